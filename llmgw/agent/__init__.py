@@ -1,0 +1,1 @@
+"""llmgw-agent: one on every node."""

@@ -1,0 +1,1 @@
+"""What a node finds out about itself."""

@@ -1,0 +1,22 @@
+"""By which of its addresses does this node reach the control plane?"""
+
+import asyncio
+import socket
+
+
+async def address_towards(host: str, port: int) -> str | None:
+    """The node's address on the route to `host`, or None where there is no route. Nothing is sent."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(5):
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except (OSError, TimeoutError):
+        return None
+    for family, kind, protocol, _, where in found:
+        with socket.socket(family, kind, protocol) as probe:
+            try:
+                probe.connect(where)
+            except OSError:
+                continue
+            return str(probe.getsockname()[0])
+    return None

@@ -1,0 +1,61 @@
+"""On which port will an engine listen? One of our range that nobody listens on and the kernel gives to nobody."""
+
+import secrets
+import socket
+from collections.abc import Collection
+from pathlib import Path
+
+from llmgw.config.agent import Ports
+
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class NoPort(Exception):
+    """Every port of the range is taken; the text says so."""
+
+
+def ephemeral(file: Path = EPHEMERAL) -> range:
+    """The ports that the kernel takes for outgoing connections; empty when it does not say."""
+    try:
+        first, last = file.read_text().split()
+        return range(int(first), int(last) + 1)
+    except (OSError, ValueError):
+        return range(0)
+
+
+def overlap(ports: Ports, taken: range) -> str:
+    """Return a warning when the range holds ports of the kernel's own; empty when not."""
+    both = range(max(ports.first, taken.start), min(ports.last + 1, taken.stop))
+    if not both:
+        return ""
+    return (
+        f"engine_ports {ports} overlaps the ports {taken.start}-{taken.stop - 1} that the kernel takes for outgoing "
+        f"connections: an engine may find its port in use; choose a range outside"
+    )
+
+
+def lease(ports: Ports, host: str, leased: Collection[int], avoid: range) -> int:
+    """Return a free port on `host`, outside `avoid` while there is one. Raises NoPort.
+
+    The search begins anywhere: agents that share a machine and a range seldom meet, and a port that was just given up
+    is not used again at once for another model.
+    """
+    start = secrets.randbelow(len(ports))
+    order = [ports.first + (start + step) % len(ports) for step in range(len(ports))]
+    order.sort(key=lambda port: port in avoid)
+    for port in order:
+        if port not in leased and _free(host, port):
+            return port
+    raise NoPort(f"no port of engine_ports {ports} is free on {host}")
+
+
+def _free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # Connections of an engine that just ended may linger; they hinder no new one.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

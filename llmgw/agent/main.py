@@ -1,0 +1,196 @@
+"""llmgw-agent: what is started, in which order, and how it ends."""
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
+
+import uvloop
+
+from llmgw import __version__
+from llmgw.agent import keep
+from llmgw.agent.discovery import machine
+from llmgw.agent.launch.forms import launcher
+from llmgw.agent.launch.launcher import Owner
+from llmgw.agent.launch.ports import ephemeral, overlap
+from llmgw.agent.link import Link, Who
+from llmgw.agent.news import News
+from llmgw.agent.node import Node
+from llmgw.agent.records import Records
+from llmgw.agent.start import Starter
+from llmgw.agent.survey import Survey
+from llmgw.config.agent import AgentConfig
+from llmgw.config.load import load_agent
+from llmgw.core.errors import BadConfig, LlmgwError, Rejected
+from llmgw.core.identity import Identity, Role
+from llmgw.core.names import NodeName
+from llmgw.wire.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
+from llmgw.wire.tls import client_context, own_identity
+
+_log = logging.getLogger(__name__)
+
+DEFAULT = Path("/etc/llmgw/agent.yaml")
+_PROBE_PATIENCE = 3.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the agent until it is told to stop; the exit status is 0, 2 for a fault of the configuration, 70 for ours."""
+    parser = argparse.ArgumentParser(
+        prog="llmgw-agent", description="Describes this node to the control plane and runs the engines it asks for."
+    )
+    parser.add_argument("--config", type=Path, default=DEFAULT, metavar="FILE", help=f"default: {DEFAULT}")
+    parser.add_argument("--check", action="store_true", help="check the configuration and the certificate, and end")
+    parser.add_argument("--version", action="version", version=f"llmgw-agent {__version__}")
+    arguments = parser.parse_args(argv)
+    set_up_logging()
+    try:
+        config = load_agent(arguments.config)
+        identity = checked_identity(config)
+        if arguments.check:
+            print(f"{arguments.config}: node {config.node} of cluster {identity.cluster}, in order")
+            return 0
+        with _alone(config, identity) as owner:
+            uvloop.run(serve(config, identity, owner))
+    except LlmgwError as error:
+        print(f"llmgw-agent: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def checked_identity(config: AgentConfig) -> Identity:
+    """Whom our certificate speaks for. Raises BadConfig when it cannot be used, or not by an agent.
+
+    A certificate for another node than `node:` names is the control plane's to refuse: it says so with both names.
+    """
+    identity = own_identity(config.tls)
+    client_context(config.tls)
+    if identity.role is not Role.AGENT:
+        rule = f"must be a certificate of the role agent (llmgw pki issue {config.node} --role agent)"
+        raise BadConfig(str(config.tls.certificate), None, "", rule, str(identity))
+    return identity
+
+
+async def serve(config: AgentConfig, identity: Identity, owner: Owner) -> None:
+    """Run until SIGTERM or SIGINT. The engines run on."""
+    stop = _stop_signal()
+    news = News()
+    boot = machine.boot_id()
+    own = Who(
+        node=config.name,
+        machine=_machine_id(config.state),
+        boot=boot,
+        identity=identity,
+        address=config.address,
+    )
+    if warning := overlap(config.engine_ports, ephemeral()):
+        _log.warning("%s", warning)
+    launches = launcher(config.launcher, owner, boot)
+    records, survey = Records(config.state), Survey(config, news)
+    starter = Starter(config, records, survey, launches)
+    node = Node(identity.cluster, config.start_timeout, records, starter, launches, news)
+    link = Link(own, list(config.control), config.tls, node, survey, news, stop)
+    _log.info("node %s of cluster %s, version %s, state in %s", own.node, identity.cluster, __version__, config.state)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(survey.run(), name="survey")]
+        if await _before(stop, _open(node, survey)):
+            tasks.append(group.create_task(node.run(), name="node"))
+            tasks.append(group.create_task(keep_alive(lambda: True), name="watchdog"))
+            notify(READY, status(f"node {own.node} of cluster {identity.cluster}"))
+            # The link ends first, while the rest still answers; then nothing is left to tell.
+            await link.run()
+        notify(STOPPING)
+        for task in tasks:
+            task.cancel()
+    _log.info("stopped; engines run on")
+
+
+async def _open(node: Node, survey: Survey) -> None:
+    """Find what runs and what the node has: a registration says both. A slow engine's probe is not waited for long."""
+    await node.open()
+    await survey.described.wait()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PROBE_PATIENCE):
+            await survey.probed.wait()
+
+
+async def _before(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Do `work` unless `stop` comes first; returns whether it was done."""
+    async with asyncio.TaskGroup() as group:
+        working, stopping = group.create_task(work), group.create_task(stop.wait())
+        done, _ = await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        stopping.cancel()
+    return working in done
+
+
+def _stop_signal() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets. The handlers come off then: a second signal kills."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def stopping(number: signal.Signals) -> None:
+        _log.info("%s: stopping", number.name)
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(sign)
+            signal.signal(sign, signal.SIG_DFL)
+        stop.set()
+
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sign, stopping, sign)
+    return stop
+
+
+def _machine_id(state: Path) -> str:
+    try:
+        return machine.machine_id(state)
+    except (keep.Damaged, OSError) as error:
+        raise Rejected(f"this machine has no id: {error}; mend /etc/machine-id or remove {state}/machine-id") from None
+
+
+@contextlib.contextmanager
+def _alone(config: AgentConfig, identity: Identity) -> Iterator[Owner]:
+    """Hold the state directory: two agents with one state would fight over the same engines."""
+    state = config.state
+    with contextlib.ExitStack() as held:
+        try:
+            keep.make_private(state)
+            lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            held.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            owner = _claimed(state, identity.cluster, config.name)
+        except BlockingIOError:
+            raise Rejected(f"state {state} is in use by another agent; stop it, or give each its own") from None
+        except keep.Damaged as error:
+            raise Rejected(f"{error}; move the state away when none of its engines runs any more") from None
+        except OSError as error:
+            fact = (error.strerror or type(error).__name__).lower()
+            raise Rejected(f"state {state} cannot be used: {fact}; set `state:` to a directory of ours") from None
+        yield owner
+
+
+def _claimed(state: Path, cluster: str, node: NodeName) -> Owner:
+    """A state is of one node of one cluster for ever: what it holds is of engines with that mark."""
+    file = state / "owner"
+    said = keep.read(file)
+    if said is None:
+        owner = Owner(cluster, node, secrets.token_hex(6))
+        keep.write(file, f"{owner.cluster} {owner.node} {owner.instance}")
+        return owner
+    words = said.split(" ")
+    before = Owner(words[0], NodeName(words[1]), words[-1])
+    if (before.cluster, before.node) != (cluster, node):
+        ours = Owner(cluster, node, "")
+        raise Rejected(f"state {state} is of {before}, this agent is {ours}; set `state:` to a directory of its own")
+    return before
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""How does an order become a process? Check the profile, lease a port, make a key, build the arguments, launch."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from llmgw.agent import clock
+from llmgw.agent.discovery import memory
+from llmgw.agent.discovery.address import address_towards
+from llmgw.agent.engines.adapter import Place
+from llmgw.agent.engines.check import Room, check
+from llmgw.agent.engines.probe import ADAPTERS
+from llmgw.agent.environment import engine_environment
+from llmgw.agent.launch import log
+from llmgw.agent.launch.launcher import Alive, Launcher, LaunchFailed, Task
+from llmgw.agent.launch.ports import NoPort, ephemeral, lease
+from llmgw.agent.records import Records
+from llmgw.agent.survey import Survey
+from llmgw.agent.threads import aside
+from llmgw.config.agent import AgentConfig
+from llmgw.core.converge import Launch
+from llmgw.core.errors import BadProfile
+from llmgw.core.facts import Exposure, Secret, ShardOrder, ShardReport
+from llmgw.core.local import Process
+from llmgw.core.shard import ShardState
+from llmgw.core.units import Bytes
+
+_STORAGE_TIMEOUT = 20.0
+"""Seconds for storage to show the weights; a dead share answers never."""
+
+
+class CannotStart(Exception):
+    """The node does not start a shard; the text is one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An engine that was launched."""
+
+    alive: Alive
+    process: Process
+
+
+class Starter:
+    """Starts engines on this node."""
+
+    def __init__(self, config: AgentConfig, records: Records, survey: Survey, launcher: Launcher) -> None:
+        self._config, self._records, self._survey, self._launcher = config, records, survey, launcher
+        self._leased = set[int]()
+        """Ports of launches that are under way."""
+
+    async def start(self, step: Launch, attempts: int, in_use: Callable[[], Collection[int]]) -> Started:
+        """Start what `step` says on a port that no other engine has, or raise CannotStart."""
+        try:
+            return await self._start(step, attempts, in_use)
+        except (BadProfile, LaunchFailed, NoPort) as error:
+            raise CannotStart(str(error)) from None
+        except OSError as error:
+            what = error.filename or "the node"
+            raise CannotStart(f"{what}: {(error.strerror or type(error).__name__).lower()}") from None
+
+    async def _start(self, step: Launch, attempts: int, in_use: Callable[[], Collection[int]]) -> Started:
+        await self._check(step.order)
+        host = await self._host(step.exposure)
+        port = lease(self._config.engine_ports, host, {*in_use(), *self._leased}, avoid=ephemeral())
+        self._leased.add(port)
+        try:
+            return await self._launch(step, attempts, host, port)
+        finally:
+            self._leased.discard(port)
+
+    async def _launch(self, step: Launch, attempts: int, host: str, port: int) -> Started:
+        order = step.order
+        place = Place(host=host, port=port, key_file=self._records.key_file(order.shard))
+        key = Secret(secrets.token_urlsafe(32))
+        # What is written here is enough to find the engine again, whenever this agent ends.
+        await aside(self._write, step, attempts, place, key)
+        engine = self._survey.engine(order.profile.engine)
+        adapter = ADAPTERS[order.profile.engine]
+        assert engine is not None  # checked above
+        task = Task(
+            shard=order.shard,
+            launch=step.launch,
+            argv=adapter.argv(engine.report.path, order, place, engine.flags),
+            environment=engine_environment(),
+            directory=self._records.directory(order.shard),
+            log=self._records.log(order.shard),
+        )
+        alive = await self._launcher.start(task)
+        return Started(alive, Process(pid=alive.pid, host=host, port=port, key=key))
+
+    async def _check(self, order: ShardOrder) -> None:
+        await self._survey.probed.wait()
+        await self._survey.described.wait()
+        engine, adapter = self._survey.engine(order.profile.engine), ADAPTERS.get(order.profile.engine)
+        total = self._survey.inventory.memory if self._survey.inventory else Bytes(0)
+        room = Room(total=total, available=memory.available())
+        try:
+            async with asyncio.timeout(_STORAGE_TIMEOUT):
+                await aside(check, order, engine, adapter, room)
+        except TimeoutError:
+            fact = f"cannot be read: its storage did not answer within {_STORAGE_TIMEOUT:.0f}s"
+            raise BadProfile(f"weights {order.profile.weights}", fact) from None
+
+    def _write(self, step: Launch, attempts: int, place: Place, key: Secret) -> None:
+        order = step.order
+        record = ShardReport(
+            shard=order.shard,
+            state=ShardState.STARTING,
+            since=clock.now(),
+            launch=step.launch,
+            host=place.host,
+            port=place.port,
+            attempts=attempts,
+            order=order,
+        )
+        self._records.save(record)
+        self._records.save_key(order.shard, key)
+        log.fresh(self._records.log(order.shard))
+
+    async def _host(self, exposure: Exposure) -> str:
+        if exposure is Exposure.LOOPBACK:
+            return "127.0.0.1"
+        if self._config.address is not None:
+            return self._config.address
+        for target in self._config.control:
+            found = await address_towards(target.host, target.port)
+            if found is not None:
+                return found
+        raise CannotStart("this node has no route to its control plane, so no address to expose; set `address:`")

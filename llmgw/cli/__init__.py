@@ -1,0 +1,1 @@
+"""Entry points that use several programs: the llmgw command, pki, demo."""

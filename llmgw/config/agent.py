@@ -1,0 +1,92 @@
+"""agent.yaml: where a node's agent finds its control plane, and what is said about the node by hand."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
+
+from llmgw.config.models import Duration, File, Section, Size, Targets, Tls, entry_error, named
+from llmgw.core.errors import BadName
+from llmgw.core.hosts import host_name
+from llmgw.core.names import NodeName, node_name
+from llmgw.core.units import MIB
+
+
+class Launcher(Enum):
+    """What starts engine processes."""
+
+    AUTO = "auto"
+    """Systemd where it runs and we are root, else session."""
+    SYSTEMD = "systemd"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last + 1))
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __contains__(self, port: object) -> bool:
+        return isinstance(port, int) and self.first <= port <= self.last
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+def _ports(value: object) -> Ports:
+    if isinstance(value, Ports):
+        return value
+    first, dash, last = str(value).partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and len(first) < 6 and len(last) < 6):
+        raise ValueError("must be a range of ports such as 21000-21999")
+    if not 1024 <= int(first) <= int(last) <= 65535:
+        raise ValueError("must be a range of ports between 1024 and 65535, the smaller first")
+    return Ports(int(first), int(last))
+
+
+class AgentConfig(Section):
+    """A node's agent."""
+
+    control: Targets
+    tls: Tls
+    node: Annotated[str, AfterValidator(named(node_name))] = ""
+    """This host's name where the file says nothing; never empty once checked."""
+    state: File = Path("/var/lib/llmgw-agent")
+    engines: Annotated[dict[Annotated[str, AfterValidator(named(node_name))], File], Field(max_length=32)] = Field(
+        default_factory=dict
+    )
+    engine_ports: Annotated[Ports, PlainValidator(_ports)] = Ports(21000, 21999)
+    memory: Annotated[Size, Field(ge=MIB, le=1 << 50)] | None = None
+    address: Annotated[str, AfterValidator(named(host_name))] | None = None
+    launcher: Launcher = Launcher.AUTO
+    start_timeout: Annotated[Duration, Field(ge=1.0, le=86400.0)] = 600.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_name(cls, value: object) -> object:
+        if not isinstance(value, dict) or "node" in value:
+            return value
+        name = socket.gethostname().lower()
+        try:
+            node_name(name)
+        except BadName as error:
+            rule = f"is missing, and this host's name {name!r} cannot stand in: it must be {error.grammar}"
+            raise entry_error("entry", rule, "node") from None
+        return {**value, "node": name}
+
+    @property
+    def name(self) -> NodeName:
+        """The node's id."""
+        return NodeName(self.node)

@@ -1,0 +1,122 @@
+"""What the shell must do after an input: answer, persist, publish, send.
+
+Effects that persist are carried out, in one transaction, before any other effect of the same input.
+"""
+
+from dataclasses import dataclass
+
+from llmgw.core.catalog import Scaled
+from llmgw.core.events import Event
+from llmgw.core.facts import Accepted, Profile, Refused, Want
+from llmgw.core.names import ModelName, NodeName, ReplicaId
+from llmgw.core.views import Noun
+
+# --- persist ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What is stored of a replica: where its shards are (by rank), how it runs and what is wanted of it."""
+
+    replica: ReplicaId
+    model: ModelName
+    nodes: tuple[NodeName, ...]
+    want: Want
+    profile: Profile
+    placed_at: float
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAssignment:
+    """Insert or replace."""
+
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class DropAssignment:
+    """Its shards are gone."""
+
+    replica: ReplicaId
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOrdinal:
+    """The next ordinal of a model's replicas; it outlives them, so that ids are never used again."""
+
+    model: ModelName
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOverlay:
+    """Insert or replace."""
+
+    overlay: Scaled
+
+
+@dataclass(frozen=True, slots=True)
+class DropOverlay:
+    """The file's value holds again."""
+
+    model: ModelName
+
+
+@dataclass(frozen=True, slots=True)
+class SaveNode:
+    """A node with this machine-id was accepted: another machine with its name will be refused."""
+
+    node: NodeName
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppendEvent:
+    """Store and publish it."""
+
+    event: Event
+
+
+Persist = SaveAssignment | DropAssignment | SaveOrdinal | SaveOverlay | DropOverlay | SaveNode | AppendEvent
+
+# --- then do ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer a registration; after a Refused the session ends."""
+
+    session: int
+    answer: Accepted | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    """A newer session of the same machine took over."""
+
+    session: int
+    why: Refused
+
+
+@dataclass(frozen=True, slots=True)
+class SendDesired:
+    """Send the node's session what the node should run: `cluster.desired(node)`."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """The view of this entity changed (or it is no more): `cluster.view(noun, name)`."""
+
+    noun: Noun
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRoutes:
+    """The route table changed: `cluster.routes()`."""
+
+
+Effect = Persist | Answer | EndSession | SendDesired | Publish | PublishRoutes

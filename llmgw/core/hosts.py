@@ -1,0 +1,22 @@
+"""What a host may be called: a DNS name or an IP address."""
+
+import ipaddress
+import re
+
+from llmgw.core.errors import BadName
+
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\Z")
+_NUMBERS = re.compile(r"[\d.]+\Z")
+
+
+def host_name(text: str) -> str:
+    """Return `text` when it is a host's name or an IP address (in its shortest form), or raise BadName."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        pass
+    # Digits and dots alone are an address with a mistake in it, never a name.
+    if _NAME.match(text) is None or _NUMBERS.match(text):
+        raise BadName("host", text, "a DNS name without wildcard, or an IP address")
+    return text

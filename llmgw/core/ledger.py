@@ -1,0 +1,295 @@
+"""What the control plane knows, with its indices, and what one input touched. It decides nothing.
+
+`cluster.py` opens a turn for each input; the modules that handle it write here, and what they wrote becomes effects.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llmgw.core.catalog import Model, Scaled
+from llmgw.core.deadlines import Deadlines
+from llmgw.core.effects import (
+    AppendEvent,
+    Assignment,
+    DropAssignment,
+    Effect,
+    SaveAssignment,
+    SaveOrdinal,
+)
+from llmgw.core.events import Event, EventKind
+from llmgw.core.facts import Exposure, ShardReport
+from llmgw.core.liveness import beat, next_change
+from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId, shard_id
+from llmgw.core.refusals import Refusal
+from llmgw.core.state import Node, Replica, Shard
+from llmgw.core.units import Bytes
+from llmgw.core.views import NodeState, Revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What server.yaml says of the whole cluster; durations in seconds."""
+
+    cluster: str
+    heartbeat: float = 2.0
+    lost_after: float = 60.0
+    settle: float = 15.0
+    exposure: Exposure = Exposure.LOOPBACK
+    drain: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the store remembers of earlier."""
+
+    assignments: tuple[Assignment, ...] = ()
+    ordinals: Mapping[ModelName, int] = field(default_factory=dict)
+    overlays: tuple[Scaled, ...] = ()
+    machines: Mapping[NodeName, str] = field(default_factory=dict)
+    seq: int = 0
+    """Of the last event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesWords:
+    """A node would not start a model."""
+
+    text: str
+    until: float
+    """It is not asked again before."""
+    times: int
+    """How often in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDue:
+    """A node may have become unreachable, or lost."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class AskDue:
+    """A node that would not start this model may be asked again."""
+
+    model: ModelName
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class SettleDue:
+    """The time that nodes have to come back after a start is over."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one input touched."""
+
+    now: float
+    effects: list[Effect] = field(default_factory=list)
+    nodes: set[NodeName] = field(default_factory=set)
+    models: set[ModelName] = field(default_factory=set)
+    replicas: set[ReplicaId] = field(default_factory=set)
+    asked: set[ModelName] = field(default_factory=set)
+    """Models that an operator acted on: they are reconciled even while unsettled."""
+    first_event: int = 0
+
+
+class Ledger:
+    """All nodes, models and replicas."""
+
+    def __init__(self, settings: Settings, stored: Stored, *, epoch: int, now: float) -> None:
+        self.settings = settings
+        self.epoch, self.change = epoch, 0
+        self.started, self.settled = now, False
+        self.declared: dict[ModelName, Model] = {}
+        self.models: dict[ModelName, Model] = {}
+        self.overlays = {overlay.model: overlay for overlay in stored.overlays}
+        self.nodes: dict[NodeName, Node] = {}
+        self.replicas: dict[ReplicaId, Replica] = {}
+        self.strays: dict[tuple[NodeName, ShardId], ShardReport] = {}
+        """Engines whose id belongs to a replica elsewhere: shown and kept running, never routed to."""
+        self.words: dict[tuple[ModelName, NodeName], NodesWords] = {}
+        self.refusals: dict[ModelName, tuple[Refusal, ...]] = {}
+        """Of models that have fewer replicas placed than wanted."""
+        self.deadlines = Deadlines[NodeDue | AskDue | SettleDue]()
+        self.deadlines.set(SettleDue(), now + settings.settle)
+        self.turn = Turn(now)
+        self._ordinals = dict(stored.ordinals)
+        self._seq = stored.seq
+        self._causes: dict[str, int] = {}
+        self._on: dict[NodeName, set[ReplicaId]] = {}
+        self._of: dict[ModelName, set[ReplicaId]] = {}
+        for name, machine in stored.machines.items():
+            self.put_node(Node(name=name, machine=machine, state=NodeState.UNREACHABLE, since=now, heard=now))
+        for assignment in stored.assignments:
+            self._recall(assignment)
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The time of the input being handled."""
+        return self.turn.now
+
+    @property
+    def revision(self) -> Revision:
+        """Grows with every change that is published."""
+        return Revision(epoch=self.epoch, seq=self.change)
+
+    @property
+    def beat(self) -> float:
+        """Seconds between heartbeats, stretched for a large fleet."""
+        return beat(self.settings.heartbeat, len(self.nodes))
+
+    @property
+    def none_lost_before(self) -> float:
+        """After a start every node has the settle time to come back."""
+        return self.started + self.settings.settle
+
+    def node_state(self, name: NodeName) -> NodeState:
+        """The state of a node; one that nobody ever saw is lost."""
+        node = self.nodes.get(name)
+        return node.state if node else NodeState.LOST
+
+    def replicas_of(self, model: ModelName) -> list[Replica]:
+        """All replicas of a model, by id, those that leave too."""
+        return [self.replicas[replica] for replica in sorted(self._of.get(model, ()))]
+
+    def replicas_on(self, node: NodeName) -> list[Replica]:
+        """All replicas with a shard on a node, by id, those that leave too."""
+        return [self.replicas[replica] for replica in sorted(self._on.get(node, ()))]
+
+    def promised(self, node: NodeName) -> Bytes:
+        """RAM promised to the replicas on a node, those that leave too: it is theirs until they are gone."""
+        return Bytes(sum(self.replicas[replica].profile.memory for replica in self._on.get(node, ())))
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def do(self, effect: Effect) -> None:
+        """Ask the shell to carry this out."""
+        self.turn.effects.append(effect)
+
+    def emit(
+        self,
+        kind: EventKind,
+        subject: str,
+        text: str,
+        *,
+        by: str = "",
+        lines: tuple[str, ...] = (),
+        because_of: str = "",
+    ) -> Event:
+        """Record an event. Its cause is what `caused` said of its subject, else the first event of this turn.
+
+        With `because_of` the turn comes first, and then what `caused` said of that other subject. What somebody asked
+        for (`by`) came from outside.
+        """
+        self._seq += 1
+        cause = 0 if by else self._cause(subject, because_of)
+        event = Event(
+            seq=self._seq, at=self.now, kind=kind, subject=subject, text=text, cause=cause, by=by, lines=lines
+        )
+        self.turn.first_event = self.turn.first_event or event.seq
+        self.do(AppendEvent(event))
+        return event
+
+    def _cause(self, subject: str, because_of: str) -> int:
+        first = self.turn.first_event
+        if because_of:
+            return first or self._causes.get(because_of, 0)
+        return self._causes.get(subject, first)
+
+    def caused(self, subject: str, event: Event) -> None:
+        """Let `event` be the cause of the next event about `subject`."""
+        self._causes[subject] = event.seq
+
+    def put_node(self, node: Node) -> None:
+        """Replace or add a node's record."""
+        before = self.nodes.get(node.name)
+        self.nodes[node.name] = node
+        self.watch_node(node)
+        self.turn.nodes.add(node.name)
+        if before is None or _placement_differs(before, node):
+            self.turn.models.update(self.models)
+            self.turn.models.update(replica.model for replica in self.replicas_on(node.name))
+
+    def watch_node(self, node: Node) -> None:
+        """Be woken when the node's state changes for want of news."""
+        due = next_change(node, beat=self.beat, lost_after=self.settings.lost_after, not_before=self.none_lost_before)
+        self.deadlines.set(NodeDue(node.name), due)
+
+    def put_replica(self, replica: Replica, *, save: bool = False) -> None:
+        """Replace or add a replica's record; `save` when what is stored of it changed."""
+        self.replicas[replica.id] = replica
+        self._of.setdefault(replica.model, set()).add(replica.id)
+        for node in replica.nodes:
+            self._on.setdefault(node, set()).add(replica.id)
+        self._touch(replica)
+        if save:
+            self.do(SaveAssignment(_assignment(replica)))
+
+    def drop_replica(self, replica: Replica) -> None:
+        """Forget a replica whose shards are gone."""
+        del self.replicas[replica.id]
+        self._of[replica.model].discard(replica.id)
+        for shard in replica.shards:
+            self._on[shard.node].discard(replica.id)
+            self._causes.pop(shard.id, None)
+        self._causes.pop(replica.id, None)
+        self._touch(replica)
+        self.turn.models.update(self.refusals)  # what it held is free now
+        self.do(DropAssignment(replica.id))
+
+    def next_ordinal(self, model: ModelName) -> int:
+        """Return an ordinal that no replica of this model ever had, and reserve it."""
+        ordinal = self._ordinals.get(model, 0)
+        self.reserve_ordinal(model, ordinal)
+        return ordinal
+
+    def reserve_ordinal(self, model: ModelName, ordinal: int) -> None:
+        """Never give out this ordinal or a lower one again."""
+        if ordinal >= self._ordinals.get(model, 0):
+            self._ordinals[model] = ordinal + 1
+            self.do(SaveOrdinal(model, ordinal + 1))
+
+    def _touch(self, replica: Replica) -> None:
+        self.turn.replicas.add(replica.id)
+        self.turn.models.add(replica.model)
+        self.turn.nodes.update(replica.nodes)
+
+    def _recall(self, stored: Assignment) -> None:
+        shards = tuple(
+            Shard(id=shard_id(stored.replica, rank), node=node, rank=rank, since=self.now)
+            for rank, node in enumerate(stored.nodes)
+        )
+        self.put_replica(
+            Replica(
+                id=stored.replica,
+                model=stored.model,
+                profile=stored.profile,
+                want=stored.want,
+                placed_at=stored.placed_at,
+                adopted=stored.adopted,
+                shards=shards,
+            )
+        )
+        ordinal = int(stored.replica.rpartition("/")[2])
+        self._ordinals[stored.model] = max(self._ordinals.get(stored.model, 0), ordinal + 1)
+
+
+def _placement_differs(before: Node, after: Node) -> bool:
+    """Whether placement may decide otherwise; usage and the time of the last beat do not count."""
+    return (before.state, before.inventory, before.engines) != (after.state, after.inventory, after.engines)
+
+
+def _assignment(replica: Replica) -> Assignment:
+    return Assignment(
+        replica=replica.id,
+        model=replica.model,
+        nodes=replica.nodes,
+        want=replica.want,
+        profile=replica.profile,
+        placed_at=replica.placed_at,
+        adopted=replica.adopted,
+    )

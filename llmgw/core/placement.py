@@ -1,0 +1,206 @@
+"""Which node takes one more replica of a model, or why none does.
+
+    rooms (a node each) → checks in order, the first that fails is that node's refusal → score → best
+
+Checks that can never pass come before those that may pass later, so that "never" is not hidden behind "not now".
+Exactly one refusal per node. Same input, same answer: ties break by name.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from llmgw.core.facts import EngineReport, Inventory, Profile
+from llmgw.core.names import ModelName, NodeName
+from llmgw.core.refusals import (
+    EngineBroken,
+    EngineMissing,
+    EngineNotProbed,
+    EngineVersion,
+    NodeAway,
+    NotEnoughMemory,
+    Refusal,
+    RefusedByNode,
+    Verdict,
+)
+from llmgw.core.state import Node
+from llmgw.core.units import GIB, NONE, Bytes
+from llmgw.core.views import NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """One more replica of this model."""
+
+    model: ModelName
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """A node as placement sees it."""
+
+    node: Node
+    promised: Bytes = NONE
+    """RAM of all replicas that are placed there, running or not."""
+    same: int = 0
+    """Replicas of the same model that are placed there."""
+    refused: tuple[str, float] | None = None
+    """The node's own words when it would not start this model, and when it is asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The node that takes it, and all that would, best first."""
+
+    node: NodeName
+    fits: tuple[NodeName, ...]
+    refusals: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """No node takes it: one refusal per node, nearest to fitting first."""
+
+    refusals: tuple[Refusal, ...]
+
+
+def place(need: Need, rooms: Iterable[Room], now: float) -> Placement | Unplaced:
+    """Return where one more replica goes, or each node's refusal."""
+    fitting: list[Room] = []
+    refusals: list[Refusal] = []
+    for room in rooms:
+        refusal = refusal_of(need, room, now)
+        if refusal is None:
+            fitting.append(room)
+        else:
+            refusals.append(refusal)
+    refusals.sort(key=_nearness)
+    if not fitting:
+        return Unplaced(refusals=tuple(refusals))
+    fitting.sort(key=_score)
+    fits = tuple(room.node.name for room in fitting)
+    return Placement(node=fits[0], fits=fits, refusals=tuple(refusals))
+
+
+def refusal_of(need: Need, room: Room, now: float) -> Refusal | None:
+    """Return why this node cannot take it, or None when it can."""
+    for check in CHECKS:
+        refusal = check(need, room, now)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def usable(inventory: Inventory) -> Bytes:
+    """RAM that engines may use in all.
+
+    What agent.yaml states is taken whole. Of what was measured a tenth, at most 1 GiB, stays with the system: an
+    engine that the kernel kills for memory serves nobody.
+    """
+    if "memory" in inventory.by_hand:
+        return inventory.memory
+    return Bytes(inventory.memory - min(inventory.memory // 10, GIB))
+
+
+# --- checks: (need, room, now) -> the refusal, or None -----------------------------------------------------------
+
+Check = Callable[[Need, Room, float], Refusal | None]
+
+
+def _engine_missing(need: Need, room: Room, now: float) -> Refusal | None:
+    if room.node.engines is None or _engine(need, room.node) is not None:
+        return None
+    has = tuple(sorted({report.engine for report in room.node.engines.engines}))
+    return EngineMissing(node=room.node.name, engine=need.profile.engine, has=has)
+
+
+def _engine_version(need: Need, room: Room, now: float) -> Refusal | None:
+    report = _engine(need, room.node)
+    wanted = need.profile.version
+    if report is None or report.problem or not wanted or report.version == wanted:
+        return None
+    return EngineVersion(node=room.node.name, engine=report.engine, needs=wanted, has=report.version)
+
+
+def _memory_never(need: Need, room: Room, now: float) -> Refusal | None:
+    refusal = _memory(need, room, now)
+    return refusal if refusal is not None and refusal.verdict is Verdict.NEVER else None
+
+
+def _away(need: Need, room: Room, now: float) -> Refusal | None:
+    node = room.node
+    if node.state is NodeState.READY and node.inventory is not None:
+        return None
+    lost = node.state is NodeState.LOST
+    return NodeAway(node=node.name, lost=lost, seconds=max(0.0, now - node.since))
+
+
+def _engine_not_probed(need: Need, room: Room, now: float) -> Refusal | None:
+    if room.node.engines is not None:
+        return None
+    return EngineNotProbed(node=room.node.name, engine=need.profile.engine)
+
+
+def _engine_broken(need: Need, room: Room, now: float) -> Refusal | None:
+    report = _engine(need, room.node)
+    if report is None or not report.problem:
+        return None
+    return EngineBroken(node=room.node.name, engine=report.engine, text=report.problem)
+
+
+def _memory(need: Need, room: Room, now: float) -> NotEnoughMemory | None:
+    inventory = room.node.inventory
+    if inventory is None:
+        return None
+    total = usable(inventory)
+    free = Bytes(max(0, total - room.promised))
+    if need.profile.memory <= free:
+        return None
+    return NotEnoughMemory(node=room.node.name, need=need.profile.memory, free=free, total=total)
+
+
+def _refused_by_node(need: Need, room: Room, now: float) -> Refusal | None:
+    if room.refused is None or room.refused[1] <= now:
+        return None
+    text, until = room.refused
+    return RefusedByNode(node=room.node.name, model=need.model, text=text, seconds=until - now)
+
+
+CHECKS: tuple[Check, ...] = (
+    # can never pass on this node as it is
+    _engine_missing,
+    _engine_version,
+    _memory_never,
+    # may pass later
+    _away,
+    _engine_not_probed,
+    _engine_broken,
+    _memory,
+    _refused_by_node,
+)
+
+
+def _engine(need: Need, node: Node) -> EngineReport | None:
+    """The node's report of the engine that is needed; of several the one that has no problem and fits best."""
+    if node.engines is None:
+        return None
+    reports = [report for report in node.engines.engines if report.engine == need.profile.engine]
+    wanted = need.profile.version
+    return min(reports, key=lambda r: (bool(r.problem), bool(wanted) and r.version != wanted, r.path), default=None)
+
+
+# --- order ------------------------------------------------------------------------------------------------------
+
+
+def _score(room: Room) -> tuple[int, int, str]:
+    """Fewest replicas of the same model first, then the tightest fit, then the name.
+
+    Two replicas of a model on one node die together, so spreading comes before filling.
+    """
+    total = usable(room.node.inventory) if room.node.inventory else 0
+    return room.same, total - room.promised, room.node.name
+
+
+def _nearness(refusal: Refusal) -> tuple[bool, int, str]:
+    short = refusal.need - refusal.free if isinstance(refusal, NotEnoughMemory) else 0
+    return refusal.verdict is Verdict.NEVER, short, refusal.node

@@ -1,0 +1,183 @@
+"""Why one node cannot take one shard: a typed reason with its numbers, a verdict and what would clear it.
+
+A refusal is a value, never an exception. One class a reason; `code` is stable (JSON, wire, metric label, docs anchor).
+"""
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import ClassVar
+
+from llmgw.core.names import ModelName, NodeName
+from llmgw.core.units import Bytes, age, size
+
+
+class Verdict(Enum):
+    """Whether waiting can help."""
+
+    NEVER = "never"
+    """Not on this node as it is."""
+    NOT_NOW = "not now"
+    """When something is freed, comes back or is finished."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAway:
+    """The node's agent is not connected."""
+
+    code: ClassVar[str] = "node_away"
+    node: NodeName
+    lost: bool
+    """Away for so long that its replicas are placed elsewhere."""
+    seconds: float
+
+    verdict: ClassVar[Verdict] = Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        return f"{'lost' if self.lost else 'unreachable'} for {age(self.seconds)}"
+
+    @property
+    def clears(self) -> str:
+        return "its agent reconnects"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineNotProbed:
+    """The node never said which engines it has."""
+
+    code: ClassVar[str] = "engine_not_probed"
+    node: NodeName
+    engine: str
+
+    verdict: ClassVar[Verdict] = Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        return f"engine: whether it has {self.engine} was not said yet"
+
+    @property
+    def clears(self) -> str:
+        return "its agent has probed its engines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMissing:
+    """The node looked and does not have the engine."""
+
+    code: ClassVar[str] = "engine_missing"
+    node: NodeName
+    engine: str
+    has: tuple[str, ...]
+    """The engines that it has."""
+
+    verdict: ClassVar[Verdict] = Verdict.NEVER
+
+    def __str__(self) -> str:
+        return f"engine: needs {self.engine}, has {', '.join(self.has) or 'none'}"
+
+    @property
+    def clears(self) -> str:
+        return f"engines: {{{self.engine}: PATH}} in its agent.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineBroken:
+    """The node has the engine and saw it fail; the text is the node's own."""
+
+    code: ClassVar[str] = "engine_broken"
+    node: NodeName
+    engine: str
+    text: str
+
+    verdict: ClassVar[Verdict] = Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        return f"engine {self.engine}: {self.text}"
+
+    @property
+    def clears(self) -> str:
+        return "the engine runs; it is probed each minute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineVersion:
+    """The node has the engine at another version than the profile wants."""
+
+    code: ClassVar[str] = "engine_version"
+    node: NodeName
+    engine: str
+    needs: str
+    has: str
+
+    verdict: ClassVar[Verdict] = Verdict.NEVER
+
+    def __str__(self) -> str:
+        return f"engine: {self.engine} {self.has}, needs {self.needs}"
+
+    @property
+    def clears(self) -> str:
+        return f"{self.engine} {self.needs} on the node, or another version in the profile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotEnoughMemory:
+    """The replica does not fit in what is left of the node's RAM."""
+
+    code: ClassVar[str] = "not_enough_memory"
+    node: NodeName
+    need: Bytes
+    free: Bytes
+    total: Bytes
+    """What engines may use on this node in all."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """NEVER when the empty node would be too small."""
+        return Verdict.NEVER if self.need > self.total else Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        return f"memory: needs {size(self.need)}, {size(self.free)} of {size(self.total)} free"
+
+    @property
+    def clears(self) -> str:
+        if self.need > self.total:
+            return f"{size(self.need - self.total)} more RAM, or a smaller `memory:` in the profile"
+        return f"{size(self.need - self.free)} is freed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedByNode:
+    """The node itself would not start this model; the text is the node's own."""
+
+    code: ClassVar[str] = "refused_by_node"
+    node: NodeName
+    model: ModelName
+    text: str
+    seconds: float
+    """Until it is asked again."""
+
+    verdict: ClassVar[Verdict] = Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        return f"the node says: {self.text}"
+
+    @property
+    def clears(self) -> str:
+        return f"that is mended; asked again in {age(self.seconds)}"
+
+
+Refusal = NodeAway | EngineNotProbed | EngineMissing | EngineBroken | EngineVersion | NotEnoughMemory | RefusedByNode
+
+DERIVED = ("code", "verdict", "text", "clears")
+"""Written on the wire beside the typed form for a reader that does not know the type; ignored on read.
+
+(`text` here is `str(refusal)`; a type may have a field `text` of its own.)
+"""
+
+
+def numbers(refusal: Refusal) -> dict[str, object]:
+    """The refusal's own fields, for `--json`: sizes in bytes, durations in seconds."""
+    return {f.name: getattr(refusal, f.name) for f in fields(refusal) if f.name not in ("node", "model")}
+
+
+def counts(refusals: tuple[Refusal, ...]) -> dict[Verdict, int]:
+    """How many of each verdict; computed, never stored."""
+    return {verdict: sum(1 for r in refusals if r.verdict is verdict) for verdict in Verdict}

@@ -1,0 +1,207 @@
+"""What the ledger looks like from outside: views for operators, routes for routers."""
+
+from llmgw.core.catalog import Model
+from llmgw.core.facts import Exposure, Want
+from llmgw.core.ledger import Ledger
+from llmgw.core.names import NodeName, ReplicaId
+from llmgw.core.placement import Placement, Unplaced
+from llmgw.core.refusals import Verdict, counts
+from llmgw.core.shard import ShardState
+from llmgw.core.state import Node, Replica, Shard
+from llmgw.core.views import (
+    ModelState,
+    ModelView,
+    NodeState,
+    NodeView,
+    NodeWarning,
+    ReplicaView,
+    Route,
+    RouteReplica,
+    Routes,
+    ShardView,
+    Why,
+)
+
+
+def node(ledger: Ledger, record: Node) -> NodeView:
+    """A node as operators see it."""
+    return NodeView(
+        name=record.name,
+        state=record.state,
+        since=record.since,
+        address=record.address,
+        agent_version=record.agent_version,
+        inventory=record.inventory,
+        engines=record.engines,
+        usage=record.usage,
+        promised=ledger.promised(record.name),
+        warnings=tuple(_warnings(ledger, record)),
+    )
+
+
+def model(ledger: Ledger, record: Model) -> ModelView:
+    """A model as operators see it."""
+    profile = record.profile
+    return ModelView(
+        name=record.name,
+        aliases=record.aliases,
+        state=model_state(ledger, record),
+        wanted=record.replicas,
+        ready=sum(1 for replica in ledger.replicas_of(record.name) if _serves(ledger, replica)),
+        declared=ledger.declared[record.name].replicas,
+        context=profile.context,
+        slots=profile.slots,
+        memory=profile.memory,
+        engine=f"{profile.engine} {profile.version}".strip(),
+        refusals=ledger.refusals.get(record.name, ()),
+    )
+
+
+def replica(record: Replica) -> ReplicaView:
+    """A replica as operators see it."""
+    return ReplicaView(
+        id=record.id,
+        model=record.model,
+        state=record.state,
+        leaving=record.want is not Want.RUN,
+        adopted=record.adopted,
+        since=record.placed_at,
+        shards=tuple(_shard(shard) for shard in record.shards),
+    )
+
+
+def model_state(ledger: Ledger, record: Model) -> ModelState:
+    """What a client can expect of a model."""
+    staying = [one for one in ledger.replicas_of(record.name) if one.want is Want.RUN]
+    ready = sum(1 for one in staying if _serves(ledger, one))
+    if record.replicas == 0:
+        return ModelState.STOPPED
+    if ready:
+        return ModelState.READY if ready >= record.replicas else ModelState.DEGRADED
+    states = {one.state for one in staying}
+    if states & {ShardState.PLACED, ShardState.FETCHING, ShardState.STARTING}:
+        return ModelState.STARTING
+    if ShardState.FAILED in states:
+        return ModelState.FAILED
+    return ModelState.REFUSED if record.name in ledger.refusals else ModelState.STARTING
+
+
+def why(ledger: Ledger, record: Model, answer: Placement | Unplaced, now: float) -> Why:
+    """Each node's answer to one more replica."""
+    placed = sum(1 for one in ledger.replicas_of(record.name) if one.want is Want.RUN and not _lost(ledger, one))
+    return Why(
+        model=record.name,
+        state=model_state(ledger, record),
+        wanted=record.replicas,
+        placed=placed,
+        memory=record.profile.memory,
+        engine=f"{record.profile.engine} {record.profile.version}".strip(),
+        refusals=answer.refusals,
+        fits=answer.fits if isinstance(answer, Placement) else (),
+        revision=ledger.revision,
+        now=now,
+    )
+
+
+def routes(ledger: Ledger) -> Routes:
+    """Where every model is served.
+
+    A replica of a node that is away stays: its engine may well serve, and the router finds out. It goes when the
+    control plane drains it.
+    """
+    return Routes(
+        revision=ledger.revision, routes=tuple(_route(ledger, ledger.models[name]) for name in sorted(ledger.models))
+    )
+
+
+def _route(ledger: Ledger, record: Model) -> Route:
+    verdicts = counts(ledger.refusals.get(record.name, ()))
+    places = [_place(ledger, one) for one in ledger.replicas_of(record.name) if one.want is Want.RUN]
+    return Route(
+        model=record.name,
+        aliases=record.aliases,
+        replicas=tuple(place for place in places if place is not None),
+        state=model_state(ledger, record),
+        not_now=verdicts[Verdict.NOT_NOW],
+        never=verdicts[Verdict.NEVER],
+        created=ledger.started,
+    )
+
+
+def _place(ledger: Ledger, record: Replica) -> RouteReplica | None:
+    head = record.shards[0]
+    report = head.report
+    if record.state is not ShardState.READY or report is None or report.port is None:
+        return None
+    return RouteReplica(
+        id=record.id,
+        launch=report.launch,
+        node=head.node,
+        machine=ledger.nodes[head.node].machine if head.node in ledger.nodes else "",
+        host=report.host,
+        port=report.port,
+        key=report.key,
+        slots=record.profile.slots,
+    )
+
+
+def _shard(record: Shard) -> ShardView:
+    report = record.report
+    if report is None:
+        return ShardView(shard=record.id, node=record.node, rank=record.rank, state=record.state, since=record.since)
+    return ShardView(
+        shard=record.id,
+        node=record.node,
+        rank=record.rank,
+        state=report.state,
+        since=report.since,
+        launch=report.launch,
+        pid=report.pid,
+        host=report.host,
+        port=report.port,
+        attempts=report.attempts,
+        retry_at=report.retry_at,
+        failure=report.failure,
+    )
+
+
+def _serves(ledger: Ledger, record: Replica) -> bool:
+    """Ready on nodes that say so now; what a node that is away said last is not known to be so."""
+    if record.want is not Want.RUN or record.state is not ShardState.READY:
+        return False
+    return all(ledger.node_state(name) is NodeState.READY for name in record.nodes)
+
+
+def _lost(ledger: Ledger, record: Replica) -> bool:
+    return any(ledger.node_state(name) is NodeState.LOST for name in record.nodes)
+
+
+def _warnings(ledger: Ledger, record: Node) -> list[NodeWarning]:
+    found = []
+    if ledger.settings.exposure is Exposure.DIRECT:
+        text = "its engines listen on its address in plain HTTP, with a key each"
+        found.append(NodeWarning(code="engines_exposed", text=text, fix="exposure: loopback in server.yaml"))
+    if record.inventory is not None and record.inventory.gpu_problem:
+        found.append(NodeWarning(code="gpu_probe_failed", text=record.inventory.gpu_problem))
+    if record.epoch > ledger.epoch:
+        text = f"its agent obeyed epoch {record.epoch}, ours is {ledger.epoch}: it will not obey us"
+        fix = "set the control host's clock right and restart llmgwd"
+        found.append(NodeWarning(code="epoch_ahead", text=text, fix=fix))
+    for report in record.engines.engines if record.engines else ():
+        if report.problem:
+            found.append(NodeWarning(code="engine_broken", text=f"{report.engine}: {report.problem}"))
+    found += _found_running(ledger, record.name)
+    return found
+
+
+def _found_running(ledger: Ledger, name: NodeName) -> list[NodeWarning]:
+    adopted: list[ReplicaId] = [one.id for one in ledger.replicas_on(name) if one.adopted]
+    strays = [shard for node, shard in ledger.strays if node == name]
+    found = []
+    if adopted:
+        text = f"{', '.join(adopted)} found running, not placed by this control plane"
+        found.append(NodeWarning(code="adopted", text=text, fix="llmgw ctl scale MODEL N takes them as ordinary ones"))
+    if strays:
+        text = f"an engine calls itself {', '.join(strays)}, which is placed elsewhere; it gets no requests"
+        found.append(NodeWarning(code="stray_engine", text=text, fix="stop it by hand on the node"))
+    return found

@@ -1,0 +1,36 @@
+"""Numbers as people read them. Inside, sizes are bytes and durations are seconds."""
+
+from typing import NewType
+
+Bytes = NewType("Bytes", int)
+
+NONE, KIB, MIB, GIB = Bytes(0), Bytes(1 << 10), Bytes(1 << 20), Bytes(1 << 30)
+
+
+def size(count: int) -> str:
+    """`5.2 GiB`, `600 MiB`, `12 KiB`, `7 B`."""
+    for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if abs(count) >= unit:
+            value = count / unit
+            return f"{value:.0f} {word}" if value >= 100 or value == int(value) else f"{value:.1f} {word}"
+    return f"{count} B"
+
+
+def age(seconds: float) -> str:
+    """`3s`, `4m12s`, `3h07m`, `3d04h`: two units at most; a clock that ran backwards reads as `0s`."""
+    left = max(0, int(seconds))
+    days, left = divmod(left, 86400)
+    hours, left = divmod(left, 3600)
+    minutes, secs = divmod(left, 60)
+    if days:
+        return f"{days}d{hours:02d}h"
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    if minutes:
+        return f"{minutes}m{secs:02d}s"
+    return f"{secs}s"
+
+
+def several(count: int, one: str) -> str:
+    """`1 node`, `3 nodes`; for words that take an s."""
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"

@@ -1,0 +1,1 @@
+"""llmgw ctl: looks and acts for scripts and people."""

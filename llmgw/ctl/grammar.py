@@ -1,0 +1,206 @@
+"""What can be typed: the verbs as data, the options that all share, and what was asked as one value.
+
+Nothing here imports the client, so that `--help` and a typing mistake answer at once.
+"""
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import NoReturn
+
+from llmgw.config.units import duration
+
+EXITS = """\
+exit status:
+  0   done
+  2   the caller's fault: nothing was changed
+  3   the control plane cannot be reached, or is not trusted
+  4   the cluster could not do it, or not in time
+  70  a fault of llmgw"""
+
+WAIT = "10m"
+"""How long a bare `--wait` waits."""
+LAST = 50
+"""How many past events `events` shows."""
+MOST_EVENTS = 100_000
+MOST_REPLICAS = 10_000
+
+
+class Form(Enum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    NAME = "name"
+    JSON = "json"
+    YAML = "yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One word of the grammar. `method` is the ControlClient's, and the rpc and its servicer have the same name."""
+
+    name: str
+    method: str
+    help: str
+    look: bool = True
+    """It changes nothing, so it can be watched."""
+    example: str = ""
+
+
+VERBS = (
+    Verb(name="status", method="watch", help="the cluster in a few lines", example="status"),
+    Verb(name="nodes", method="watch", help="every node: state, engines, memory, warnings", example="nodes -o wide"),
+    Verb(name="models", method="watch", help="every model and its replicas", example="models --json"),
+    Verb(
+        name="why", method="why_model", help="why a model has not all its replicas, node by node", example="why gemma"
+    ),
+    Verb(name="events", method="watch", help="what happened, oldest first", example="events --follow"),
+    Verb(
+        name="scale",
+        method="scale_model",
+        help="want another number of replicas of a model",
+        look=False,
+        example="scale gemma 3 --wait=2m",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One command line, checked."""
+
+    verb: str
+    form: Form = Form.TABLE
+    watch: bool = False
+    directory: Path | None = None
+    servers: tuple[str, ...] = ()
+    tls: Path | None = None
+    context: str | None = None
+    model: str = ""
+    replicas: int = 0
+    wait: float | None = None
+    """Seconds; None does not wait."""
+    follow: bool = False
+    last: int = LAST
+
+    @property
+    def endless(self) -> bool:
+        """It runs until it is stopped, so being stopped is its good end."""
+        return self.watch or self.follow
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line and the way out, instead of the whole usage."""
+        self.exit(2, f"llmgw: {message}; see: {self.prog} --help\n")
+
+
+def parse(argv: Sequence[str]) -> Asked:
+    """Return what was asked; a mistake or `--help` ends the process (SystemExit 2 or 0) with words."""
+    # `--wait` takes its value after `=` only, or `--wait gemma 3` would read the model as a duration.
+    found = parser().parse_args(["--wait=" if word == "--wait" else word for word in argv])
+    return Asked(
+        verb=found.verb,
+        form=getattr(found, "form", Form.TABLE),
+        watch=getattr(found, "watch", False),
+        directory=getattr(found, "directory", None),
+        servers=(*getattr(found, "servers", ()), *getattr(found, "more_servers", ())),
+        tls=getattr(found, "tls", None),
+        context=getattr(found, "context", None),
+        **{name: getattr(found, name) for name in ("model", "replicas", "wait", "follow", "last") if name in found},
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole grammar; also read by the tests and the docs."""
+    examples = "\n".join(f"  llmgw ctl {verb.example}" for verb in VERBS)
+    top = _Parser(
+        prog="llmgw ctl",
+        description="Look at the cluster and steer it.",
+        epilog=f"examples:\n{examples}\n\n{EXITS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _common(top, "servers")
+    # With `prog` given it needs no help formatter, and so none of what that imports.
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser, prog=top.prog)
+    for verb in VERBS:
+        one = verbs.add_parser(
+            verb.name,
+            help=verb.help,
+            description=f"{verb.help[0].upper()}{verb.help[1:]}.",
+            epilog=f"example:\n  llmgw ctl {verb.example}\n\n{EXITS}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        _own(one, verb)
+        _common(one, "more_servers")
+    return top
+
+
+def _common(to: argparse.ArgumentParser, servers: str) -> None:
+    """The options that may stand before and after the verb. They have no defaults: the later parser would set its own
+    over what the earlier one found."""
+    none = argparse.SUPPRESS
+    where = to.add_argument_group("where the cluster is (default: the socket /run/llmgw/llmgwd.sock of this host)")
+    where.add_argument("--dir", dest="directory", type=Path, metavar="D", default=none, help="a demo's directory")
+    where.add_argument(
+        "--server", dest=servers, action="append", metavar="HOST[:PORT]", default=none,
+        help="a control plane; may be given several times",
+    )  # fmt: skip
+    where.add_argument(
+        "--tls", type=Path, metavar="DIR", default=none,
+        help="with --server: operator.crt, operator.key and authority.crt (default ~/.config/llmgw)",
+    )  # fmt: skip
+    where.add_argument("--context", metavar="NAME", default=none, help="what ~/.config/llmgw/NAME.yaml says")
+    how = to.add_argument_group("how it is written")
+    how.add_argument(
+        "-o", dest="form", type=_form, metavar="FORM", default=none, help="table, wide, name, json or yaml"
+    )
+    how.add_argument("--json", dest="form", action="store_const", const=Form.JSON, default=none, help="same as -o json")
+
+
+def _own(to: argparse.ArgumentParser, verb: Verb) -> None:
+    if verb.name in ("why", "scale"):
+        to.add_argument("model", metavar="MODEL", help="its name or an alias")
+    if verb.name == "events":
+        to.add_argument("--follow", action="store_true", help="go on with what happens from now")
+        to.add_argument(
+            "--last", type=_count(MOST_EVENTS), default=LAST, metavar="N", help=f"how many (default {LAST})"
+        )
+    elif verb.look:
+        to.add_argument("--watch", action="store_true", help="again after each change, until stopped")
+    if verb.name == "scale":
+        to.add_argument("replicas", type=_count(MOST_REPLICAS), metavar="N", help="how many replicas to want")
+        to.add_argument(
+            "--wait", type=_wait, metavar="DURATION",
+            help=f"until they are ready, at most so long; written --wait=2m (--wait alone: {WAIT})",
+        )  # fmt: skip
+
+
+def _form(text: str) -> Form:
+    try:
+        return Form(text)
+    except ValueError:
+        known = ", ".join(form.value for form in Form)
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is not one of {known}") from None
+
+
+def _count(most: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) > most:
+            raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a number from 0 to {most}")
+        return int(text)
+
+    return count
+
+
+def _wait(text: str) -> float:
+    try:
+        return duration(text or WAIT)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} {error}") from None

@@ -1,0 +1,137 @@
+"""The looks: what each asks of the control plane and what it answers; with `--watch` again after each change."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+from llmgw.client import ControlClient
+from llmgw.core import views
+from llmgw.core.events import Event
+from llmgw.core.views import Noun
+from llmgw.ctl import shapes, tables
+from llmgw.ctl.grammar import Asked
+from llmgw.ctl.output import Answer, Output, answer
+from llmgw.ctl.world import World, worlds
+
+_ENTITIES = (Noun.NODES, Noun.MODELS, Noun.REPLICAS)
+
+
+async def show(asked: Asked, client: ControlClient, out: Output) -> None:
+    """Write the look that was asked for."""
+    if asked.verb == "events":
+        await _events(asked, client, out)
+        return
+    async for found in _LOOKS[asked.verb](asked, client):
+        if asked.watch:
+            out.show_again(found)
+        else:
+            out.show(found)
+
+
+async def _status(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
+    async for world in worlds(client, _ENTITIES, follow=asked.watch):
+        yield _sums(await client.about(), world)
+
+
+def _sums(about: views.AboutView, world: World) -> Answer:
+    return answer(
+        world.revision,
+        world.now,
+        shape=lambda: shapes.status(about, world),
+        lines=lambda _: tables.status(about, world),
+        names=lambda: [about.cluster],
+    )
+
+
+async def _nodes(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
+    async for world in worlds(client, [Noun.NODES], follow=asked.watch):
+        yield _every_node(world)
+
+
+def _every_node(world: World) -> Answer:
+    names = sorted(world.nodes)
+    return answer(
+        world.revision,
+        world.now,
+        shape=lambda: {"nodes": [shapes.node(world.nodes[name]) for name in names]},
+        lines=lambda wide: tables.nodes(world, wide),
+        names=lambda: names,
+    )
+
+
+async def _models(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
+    async for world in worlds(client, [Noun.MODELS, Noun.REPLICAS], follow=asked.watch):
+        yield _every_model(world)
+
+
+def _every_model(world: World) -> Answer:
+    return answer(
+        world.revision,
+        world.now,
+        shape=lambda: {"models": shapes.models(world)},
+        lines=lambda wide: tables.models(world, wide),
+        names=lambda: sorted([*world.models, *world.unlisted()]),
+    )
+
+
+async def _why(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
+    said = await client.why_model(asked.model)
+    yield _reasons(said)
+    if not asked.watch:
+        return
+    async for _ in worlds(client, _ENTITIES, follow=True):
+        now = await client.why_model(asked.model)
+        # Heartbeats change a node's view many times a minute; what is said here changes seldom.
+        if replace(now, revision=said.revision, now=said.now) != said:
+            said = now
+            yield _reasons(said)
+
+
+def _reasons(said: views.Why) -> Answer:
+    return answer(
+        said.revision,
+        said.now,
+        shape=lambda: shapes.why(said),
+        lines=lambda wide: tables.why(said, wide),
+        names=lambda: [one.node for one in said.refusals],
+    )
+
+
+_LOOKS: dict[str, Callable[[Asked, ControlClient], AsyncIterator[Answer]]] = {
+    "status": _status,
+    "nodes": _nodes,
+    "models": _models,
+    "why": _why,
+}
+
+
+async def _events(asked: Asked, client: ControlClient, out: Output) -> None:
+    seen = 0
+    async for world in worlds(client, [Noun.EVENTS], follow=asked.follow, events=asked.last):
+        if not asked.follow:
+            out.show(_history(world))
+            return
+        if world.events and world.events[-1].seq < seen:
+            seen = 0  # another history: the store was replaced
+        for event in world.events:
+            # A reader that was too slow gets a new snapshot, which holds some of what it had.
+            if event.seq > seen:
+                seen = event.seq
+                out.show_line(_line(event))
+
+
+def _history(world: World) -> Answer:
+    return answer(
+        world.revision,
+        world.now,
+        shape=lambda: {"events": [shapes.event(event) for event in world.events]},
+        lines=lambda wide: tables.events(world.events, wide),
+        names=lambda: [str(event.seq) for event in world.events],
+    )
+
+
+def _line(event: Event) -> Answer:
+    return Answer(
+        shape=lambda: shapes.event(event),
+        lines=lambda wide: tables.event(event, wide),
+        names=lambda: [str(event.seq)],
+    )

@@ -1,0 +1,246 @@
+"""The objects of `--json`. They are a promise: keys are added, never renamed or taken away; docs/ctl.md lists them.
+
+Times are ISO 8601 in UTC, durations seconds, sizes bytes; what is not known is null.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from llmgw.core.events import Event
+from llmgw.core.facts import Engines, Failure, Gpu, Inventory
+from llmgw.core.refusals import Refusal, counts, numbers
+from llmgw.core.shard import ShardState
+from llmgw.core.views import AboutView, Done, ModelState, ModelView, NodeState, NodeView, ReplicaView, ShardView, Why
+from llmgw.ctl.world import World
+
+Shape = dict[str, object]
+
+UNLISTED = "unlisted"
+"""The state of a model that is not in the catalog and still has replicas."""
+
+_LAST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
+
+def at(time: float | None) -> str | None:
+    """`2026-12-01T05:37:10.250Z`; a time that no calendar holds reads as the nearest that one does."""
+    if time is None:
+        return None
+    moment = datetime.fromtimestamp(min(max(time, 0.0), _LAST), UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def status(about: AboutView, world: World) -> Shape:
+    """The cluster in sums."""
+    models = world.models.values()
+    return {
+        "cluster": about.cluster,
+        "version": about.version,
+        "started": at(about.started),
+        "settled": about.settled,
+        "exposure": about.exposure,
+        "nodes": _sum((node.state for node in world.nodes.values()), NodeState),
+        "models": _sum((model.state for model in models), ModelState),
+        "replicas": {"ready": sum(model.ready for model in models), "wanted": sum(model.wanted for model in models)},
+        "warnings": [{"node": node.name, **warning} for node in _sorted(world) for warning in _warnings(node)],
+    }
+
+
+def _sorted(world: World) -> list[NodeView]:
+    return [world.nodes[name] for name in sorted(world.nodes)]
+
+
+def _sum(states: Iterable[NodeState | ModelState], of: type[NodeState] | type[ModelState]) -> dict[str, int]:
+    seen = [state.value for state in states]
+    return {state.value: seen.count(state.value) for state in of}
+
+
+def node(view: NodeView) -> Shape:
+    """One of `nodes`."""
+    inventory, usage = view.inventory, view.usage
+    return {
+        "name": view.name,
+        "state": view.state.value,
+        "since": at(view.since),
+        "flags": [],
+        "warnings": _warnings(view),
+        "engines": _engines(view.engines),
+        "engines_probed_at": at(view.engines.probed_at) if view.engines else None,
+        "fabrics": [],
+        "memory": {
+            "total": inventory.memory if inventory else None,
+            "promised": view.promised,
+            "available": usage.memory_available if usage else None,
+        },
+        "load": usage.load_average if usage else None,
+        "gpus": [_gpu(gpu) for gpu in inventory.gpus] if inventory else [],
+        "gpu_problem": inventory.gpu_problem if inventory else "",
+        "address": view.address,
+        "agent_version": view.agent_version,
+        "host": _host(inventory),
+    }
+
+
+def _warnings(view: NodeView) -> list[dict[str, str]]:
+    return [{"code": warning.code, "text": warning.text, "fix": warning.fix} for warning in view.warnings]
+
+
+def _engines(engines: Engines | None) -> list[Shape]:
+    if engines is None:
+        return []
+    return [
+        {
+            "engine": engine.engine,
+            "version": engine.version,
+            "path": engine.path,
+            "problem": engine.problem,
+            "by_hand": engine.by_hand,
+        }
+        for engine in engines.engines
+    ]
+
+
+def _gpu(gpu: Gpu) -> Shape:
+    return {"index": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "memory": gpu.memory, "driver": gpu.driver}
+
+
+def _host(inventory: Inventory | None) -> Shape | None:
+    if inventory is None:
+        return None
+    cpu = inventory.cpu
+    return {
+        "os": inventory.os,
+        "kernel": inventory.kernel,
+        "arch": inventory.arch,
+        "cpu": {"model": cpu.model, "cores": cpu.cores, "features": list(cpu.features)},
+        "by_hand": list(inventory.by_hand),
+    }
+
+
+def model(view: ModelView, replicas: list[ReplicaView]) -> Shape:
+    """One of `models`, with its replicas."""
+    return {
+        "name": view.name,
+        "aliases": list(view.aliases),
+        "state": view.state.value,
+        "wanted": view.wanted,
+        "ready": view.ready,
+        "declared": view.declared,
+        "engine": view.engine,
+        "context": view.context,
+        "slots": view.slots,
+        "memory": view.memory,
+        "replicas": [_replica(one) for one in replicas],
+        "refusals": [refusal(one) for one in view.refusals],
+    }
+
+
+def models(world: World) -> list[Shape]:
+    """All `models` by name; one that left the catalog while it has replicas is `unlisted`."""
+    listed = [model(world.models[name], world.replicas_of(name)) for name in world.models]
+    unlisted = [_unlisted(name, world.replicas_of(name)) for name in world.unlisted()]
+    return sorted([*listed, *unlisted], key=lambda shape: str(shape["name"]))
+
+
+def _unlisted(name: str, replicas: list[ReplicaView]) -> Shape:
+    return {
+        "name": name,
+        "aliases": [],
+        "state": UNLISTED,
+        "wanted": 0,
+        "ready": sum(one.state is ShardState.READY for one in replicas),
+        "declared": 0,
+        **dict.fromkeys(("engine", "context", "slots", "memory")),
+        "replicas": [_replica(one) for one in replicas],
+        "refusals": [],
+    }
+
+
+def _replica(view: ReplicaView) -> Shape:
+    return {
+        "id": view.id,
+        "state": view.state.value,
+        "since": at(view.since),
+        "leaving": view.leaving,
+        "adopted": view.adopted,
+        "shards": [_shard(shard) for shard in view.shards],
+    }
+
+
+def _shard(view: ShardView) -> Shape:
+    return {
+        "node": view.node,
+        "rank": view.rank,
+        "state": view.state.value,
+        "since": at(view.since),
+        "pid": view.pid,
+        "host": view.host,
+        "port": view.port,
+        "launch": view.launch,
+        "attempts": view.attempts,
+        "retry_at": at(view.retry_at),
+        "failure": _failure(view.failure),
+    }
+
+
+def _failure(failure: Failure | None) -> Shape | None:
+    if failure is None:
+        return None
+    return {
+        "kind": failure.kind.value,
+        "text": failure.text,
+        "exit_status": failure.exit_status,
+        "signal": failure.signal,
+        "last_lines": list(failure.last_lines),
+        "at": at(failure.at),
+    }
+
+
+def why(view: Why) -> Shape:
+    """The answer to `why`."""
+    return {
+        "model": view.model,
+        "state": view.state.value,
+        "wanted": view.wanted,
+        "placed": view.placed,
+        "engine": view.engine,
+        "memory": view.memory,
+        "fits": list(view.fits),
+        "counts": {verdict.value: count for verdict, count in counts(view.refusals).items()},
+        "refusals": [refusal(one) for one in view.refusals],
+    }
+
+
+def refusal(one: Refusal) -> Shape:
+    """Why one node does not take the model; `numbers` holds what the text was made from."""
+    return {
+        "node": one.node,
+        "code": one.code,
+        "verdict": one.verdict.value,
+        "numbers": numbers(one),
+        "text": str(one),
+        "clears": one.clears,
+    }
+
+
+def event(one: Event) -> Shape:
+    """One of `events`, and a line of `events --follow --json`."""
+    return {
+        "seq": one.seq,
+        "at": at(one.at),
+        "kind": one.kind.value,
+        "subject": one.subject,
+        "text": one.text,
+        "cause": one.cause,
+        "by": one.by,
+        "lines": list(one.lines),
+    }
+
+
+def done(view: Done, model: str, ready: int | None, waited: float | None) -> Shape:
+    """The answer to an act; `ready` and `waited` are null without `--wait`."""
+    return {
+        "event": event(view.event),
+        "model": model,
+        "ready": ready,
+        "waited": None if waited is None else round(waited, 3),
+    }

@@ -1,0 +1,301 @@
+"""Who is on the other end of an agent's stream, and what travels on it?
+
+    up    Registration (once, within FIRST) · Heartbeat · Report · Leaving
+    down  Accepted or Refused (once) · Desired, the newest only
+
+A stream is one session. Every end of it has one cause, which is logged and given to the cluster; the only clean one is
+an agent that says it leaves. An agent that does not read is dropped after the server's send deadline; it never has a
+queue, for of Desired only the newest counts.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from grpclib.exceptions import GRPCError
+
+from llmgw.core.errors import BadMessage, LlmgwError
+from llmgw.core.facts import (
+    Accepted,
+    AgentMessage,
+    ControlMessage,
+    Desired,
+    Heartbeat,
+    Leaving,
+    Refused,
+    Registration,
+    Report,
+)
+from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported, AgentTurnedAway
+from llmgw.core.liveness import MISSED
+from llmgw.core.names import NodeName
+from llmgw.daemon.brain import Brain
+from llmgw.daemon.intake import bounded
+from llmgw.wire.agent import v1
+from llmgw.wire.convert import from_wire, to_wire
+from llmgw.wire.server import BidiStream
+
+log = logging.getLogger(__name__)
+
+FIRST = 10.0
+"""Seconds that an agent has for its registration."""
+
+_PACE, _BURST = 0.02, 100
+"""Seconds a message may cost on average, and how many may come at once; whoever sends more is read more slowly."""
+
+_SAY_AGAIN = 600.0
+"""Seconds until a refusal of the same certificate and claim is an event again; it is always logged."""
+
+
+class Mailbox:
+    """What one session has still to be sent."""
+
+    def __init__(self, node: NodeName) -> None:
+        self.node = node
+        self._answer: Accepted | Refused | None = None
+        self._desired = False
+        self._changed = asyncio.Event()
+
+    def answer(self, answer: Accepted | Refused) -> None:
+        """Goes out first."""
+        self._answer = answer
+        self._changed.set()
+
+    def order(self) -> None:
+        """The newest Desired goes out, once, however often this is called before."""
+        self._desired = True
+        self._changed.set()
+
+    async def next(self, desired: Callable[[NodeName], Desired]) -> ControlMessage:
+        """Wait for the next message to send; a Desired is made when it is taken."""
+        while True:
+            await self._changed.wait()
+            if self._answer is not None:
+                answer, self._answer = self._answer, None
+                return answer
+            self._changed.clear()
+            if self._desired:
+                self._desired = False
+                return desired(self.node)
+
+
+class Mailboxes:
+    """The sessions of all agents, as the brain reaches them."""
+
+    def __init__(self) -> None:
+        self._by_session: dict[int, Mailbox] = {}
+        self._by_node: dict[NodeName, int] = {}
+
+    def open(self, session: int, node: NodeName) -> Mailbox:
+        """A session begins."""
+        box = self._by_session[session] = Mailbox(node)
+        return box
+
+    def close(self, session: int) -> None:
+        """A session ended."""
+        box = self._by_session.pop(session)
+        if self._by_node.get(box.node) == session:
+            del self._by_node[box.node]
+
+    def answer(self, session: int, answer: Accepted | Refused) -> None:
+        """Give a session its answer; an accepted one gets its node's orders from now on."""
+        box = self._by_session.get(session)
+        if box is None:
+            return  # its stream ended meanwhile
+        if isinstance(answer, Accepted):
+            self._by_node[box.node] = session
+        box.answer(answer)
+
+    def end(self, session: int, why: Refused) -> None:
+        """Let a session end."""
+        self.answer(session, why)
+
+    def send_desired(self, node: NodeName) -> None:
+        """The node's orders changed."""
+        session = self._by_node.get(node)
+        if session is not None:
+            self._by_session[session].order()
+
+
+Link = BidiStream[v1.AgentMessage, v1.ControlMessage]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a stream is over."""
+
+    text: str
+    clean: bool = False
+    error: Exception | None = None
+    """What the agent is told, when it is an error of its own or of ours."""
+
+
+class AgentLinks:
+    """The agents' streams."""
+
+    def __init__(self, brain: Brain, boxes: Mailboxes, now: Callable[[], float]) -> None:
+        self._brain, self._boxes, self._now = brain, boxes, now
+        self._sessions = itertools.count(1)
+        self._told: dict[tuple[str, str], float] = {}
+
+    async def link(self, stream: Link) -> None:
+        """Serve one stream until it ends."""
+        session, who = next(self._sessions), f"{stream.peer.identity} at {stream.peer.address}"
+        end = None
+        try:
+            end = await _ending(self._session(session, stream))
+        finally:
+            end = end or End(_cause(stream))
+            log.log(logging.INFO if end.clean else logging.WARNING, "session %d of %s: %s", session, who, end.text)
+        if end.error is not None:
+            raise end.error
+
+    # --- one session --------------------------------------------------------------------------------------------
+
+    async def _session(self, session: int, stream: Link) -> End:
+        messages = _read(stream)
+        try:
+            async with asyncio.timeout(FIRST):
+                first = await anext(messages, None)
+        except TimeoutError:
+            return await self._refuse(stream, "no_registration", f"no registration within {FIRST:g} s")
+        if first is None:
+            return End("it closed the stream before it registered")
+        if not isinstance(first, Registration):
+            return await self._refuse(stream, "no_registration", f"began with a {type(first).__name__}")
+        if stream.peer.identity.name != first.node:
+            return await self._turn_away(stream, first)
+        return await self._registered(session, first, messages, stream)
+
+    async def _registered(
+        self, session: int, registration: Registration, messages: AsyncIterator[AgentMessage], stream: Link
+    ) -> End:
+        node, end = registration.node, None
+        box = self._boxes.open(session, node)
+        try:
+            end = await _ending(self._converse(session, registration, messages, stream, box))
+            return end
+        finally:
+            self._boxes.close(session)
+            end = end or End(_cause(stream))
+            self._brain.note(AgentGone(session=session, node=node, reason=end.text, clean=end.clean))
+
+    async def _converse(
+        self,
+        session: int,
+        registration: Registration,
+        messages: AsyncIterator[AgentMessage],
+        stream: Link,
+        box: Mailbox,
+    ) -> End:
+        await self._brain.tell(AgentRegistered(session=session, registration=registration))
+        answer = await box.next(self._brain.cluster.desired)
+        await stream.send(to_wire(answer, v1.ControlMessage))
+        if not isinstance(answer, Accepted):
+            return End(f"refused: {answer.text if isinstance(answer, Refused) else 'it was not answered'}")
+        silence = (MISSED + 0.5) * answer.heartbeat
+        receiving = self._receive(session, registration.node, messages, silence)
+        return await _first(_ending(receiving), _ending(self._send(box, stream)))
+
+    async def _receive(
+        self, session: int, node: NodeName, messages: AsyncIterator[AgentMessage], silence: float
+    ) -> End:
+        pace = _Pace()
+        while True:
+            try:
+                async with asyncio.timeout(silence):
+                    message = await anext(messages, None)
+            except TimeoutError:
+                return End(f"silent for {silence:g} s")
+            match message:
+                case Heartbeat():
+                    await self._brain.tell(AgentBeat(session=session, node=node, heartbeat=message))
+                case Report():
+                    await self._brain.tell(AgentReported(session=session, node=node, report=message))
+                case Leaving(reason=reason):
+                    return End(reason, clean=True)
+                case Registration():
+                    raise BadMessage("Registration", "it", "is the first message of a stream, and the only one")
+                case None:
+                    return End("it closed the stream without saying that it leaves")
+            await pace.keep()
+
+    async def _send(self, box: Mailbox, stream: Link) -> End:
+        while True:
+            message = await box.next(self._brain.cluster.desired)
+            await stream.send(to_wire(message, v1.ControlMessage))
+            if isinstance(message, Refused):
+                return End(f"ended by us: {message.text}")
+
+    # --- refusals -----------------------------------------------------------------------------------------------
+
+    async def _turn_away(self, stream: Link, registration: Registration) -> End:
+        """The certificate speaks for another node."""
+        holder, claim = stream.peer.identity.name, registration.node
+        text = f"certificate is for {holder}, the agent says it is {claim}"
+        if self._is_news(holder, claim):
+            await self._brain.tell(AgentTurnedAway(node=claim, text=f"{text} (from {stream.peer.address})"))
+        way_out = f"set `node: {holder}` in its agent.yaml, or issue a certificate for {claim}"
+        return await self._refuse(stream, "wrong_name", f"{text}; {way_out}")
+
+    async def _refuse(self, stream: Link, code: str, text: str) -> End:
+        await stream.send(to_wire(Refused(code=code, text=text), v1.ControlMessage))
+        return End(f"refused: {text}")
+
+    def _is_news(self, holder: str, claim: str) -> bool:
+        """A refused agent tries for ever; that is one event in a while, not one for each try."""
+        now = self._now()
+        self._told = {key: at for key, at in self._told.items() if now - at < _SAY_AGAIN}
+        if (holder, claim) in self._told or len(self._told) >= 1_000:
+            return False
+        self._told[holder, claim] = now
+        return True
+
+
+class _Pace:
+    """Slows a sender down to what it may cost; the stream's flow control passes that on to it."""
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+
+    async def keep(self) -> None:
+        """Wait if the last messages came too fast."""
+        now = asyncio.get_running_loop().time()
+        self._free_at = max(self._free_at, now) + _PACE
+        ahead = self._free_at - now - _BURST * _PACE
+        if ahead > 0:
+            await asyncio.sleep(ahead)
+
+
+async def _read(stream: Link) -> AsyncIterator[AgentMessage]:
+    """What the agent says, checked and bounded; raises BadMessage."""
+    async for message in stream:
+        yield bounded(from_wire(message, AgentMessage))
+
+
+async def _ending(half: Coroutine[Any, Any, End]) -> End:
+    """How `half` ended: what it returned, or the error that it met."""
+    try:
+        return await half
+    except LlmgwError as error:
+        return End(str(error), error=error)
+    except GRPCError as error:
+        return End(error.message or error.status.name, error=error)
+
+
+async def _first(*halves: Coroutine[Any, Any, End]) -> End:
+    """Run both directions until one ends, and return how."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(half) for half in halves]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+    return next(task.result() for task in tasks if task in done)
+
+
+def _cause(stream: Link) -> str:
+    """Why the call was cancelled."""
+    return f"cut: {stream.cut}" if stream.cut else "llmgwd stops"

@@ -1,0 +1,62 @@
+"""How much may one agent say? A node with a stolen key must not fill the memory, the store and the screens of all.
+
+The conversion has checked types, names and ranges; here is what no sender of ours exceeds. Words are cut, since they
+are for people; lists that are too long are refused, since something would be missing, and so is a message that is too
+long in all: what watchers are sent of a node must fit in one of theirs.
+"""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import TypeVar
+
+from llmgw.core.errors import BadMessage
+
+LONGEST_WORDS = 4_096
+"""Characters of any text from an agent: a line of an engine, a path, a reason."""
+
+MOST_ITEMS = 1_000
+"""Entries of any list: shards of a node, GPUs, features, arguments."""
+
+MOST_LINES = 40
+"""Of an engine's output with a failure; the last ones are kept."""
+
+MOST_TEXT = 512 * 1024
+"""Characters of all texts of a message, after cutting."""
+
+T = TypeVar("T")
+
+
+def bounded(said: T) -> T:
+    """Return `said`, a message of an agent, with all texts cut; raises BadMessage when it is still too long."""
+    return _Bounds(type(said).__name__).record(said)
+
+
+class _Bounds:
+    """Counts the text of one message."""
+
+    def __init__(self, message: str) -> None:
+        self._message, self._text = message, 0
+
+    def record(self, value: T) -> T:
+        changes: dict[str, object] = {}
+        for field in fields(value):  # type: ignore[arg-type] # every message is a dataclass
+            before = getattr(value, field.name)
+            after = self._fit(before[-MOST_LINES:] if field.name == "last_lines" else before, field.name)
+            if after is not before and after != before:
+                changes[field.name] = after
+        return replace(value, **changes) if changes else value  # type: ignore[type-var]
+
+    def _fit(self, value: object, field: str) -> object:
+        if isinstance(value, str):
+            return self._words(value, field)
+        if isinstance(value, tuple):
+            if len(value) > MOST_ITEMS:
+                raise BadMessage(self._message, field, f"must hold at most {MOST_ITEMS}, not {len(value)}")
+            return tuple(self._fit(item, field) for item in value)
+        return self.record(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+    def _words(self, text: str, field: str) -> str:
+        fitting = text if len(text) <= LONGEST_WORDS else type(text)(text[: LONGEST_WORDS - 1] + "…")
+        self._text += len(fitting)
+        if self._text > MOST_TEXT:
+            raise BadMessage(self._message, field, f"is too long: more than {MOST_TEXT} characters in all")
+        return fitting

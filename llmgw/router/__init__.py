@@ -1,0 +1,1 @@
+"""llmgw-router: OpenAI-compatible HTTP in front of the engines."""

@@ -1,0 +1,101 @@
+"""llmgw-router: the data plane, an OpenAI-compatible API in front of the cluster's engines.
+
+Exit: 0 stopped on a signal, 2 the configuration or the caller's fault, 3 a certificate that nobody would trust,
+70 a fault of ours.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from llmgw import __version__
+from llmgw.config.load import load_router
+from llmgw.core.errors import BadConfig, LlmgwError
+from llmgw.core.identity import Role
+from llmgw.core.views import Routes
+from llmgw.router.run import Router
+from llmgw.wire.systemd import set_up_logging
+from llmgw.wire.tls import own_identity
+
+if TYPE_CHECKING:
+    from llmgw.config.router import RouterConfig
+
+MACHINE_ID = Path("/etc/machine-id")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit status."""
+    arguments = _arguments().parse_args(argv)
+    set_up_logging()
+    try:
+        config = load_router(arguments.config)
+        _check_identity(config, arguments.config)
+        if arguments.check:
+            print(f"{arguments.config}: ok")
+            return 0
+        gc.collect()
+        gc.freeze()  # what was imported stays: looking through it again and again would hold up requests
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config, arguments.config))
+    except LlmgwError as error:
+        print(f"llmgw-router: {error}", file=sys.stderr)
+        return error.exit_status
+    return 0
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="llmgw-router", description="Serve the OpenAI API in front of the engines.")
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="router.yaml")
+    parser.add_argument("--check", action="store_true", help="say whether the configuration is good, and end")
+    parser.add_argument("--version", action="version", version=f"llmgw-router {__version__}")
+    return parser
+
+
+def _check_identity(config: "RouterConfig", file: Path) -> None:
+    me = own_identity(config.tls)
+    if me.role is not Role.ROUTER:
+        raise BadConfig(str(file), None, "tls.certificate", "must be a router's", f"one for {me}")
+
+
+def machine() -> str:
+    """The id of this machine as agents report it; engines on its loopback are within reach."""
+    try:
+        return MACHINE_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+async def _serve(config: "RouterConfig", file: Path) -> None:
+    router = Router(config, machine=machine(), watch=lambda: _watch(config), file=str(file))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, router.stop)
+    try:
+        await router.run()
+    except* LlmgwError as several:
+        raise several.exceptions[0] from None
+
+
+async def _watch(config: "RouterConfig") -> AsyncGenerator[Routes, None]:
+    # Imported late: `--check` and a bad configuration need no rpc library.
+    from llmgw.client import ControlClient
+    from llmgw.config.client import ClientConfig
+
+    async with (
+        ControlClient.open(ClientConfig(server=config.control, tls=config.tls)) as client,
+        contextlib.aclosing(client.watch_routes()) as watch,
+    ):
+        async for routes in watch:
+            yield routes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

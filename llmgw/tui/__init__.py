@@ -1,0 +1,1 @@
+"""llmgw console: the terminal UI."""

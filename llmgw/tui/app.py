@@ -1,0 +1,236 @@
+"""The console: which screen is shown, and what it is shown."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import App, SystemCommand
+from textual.filter import LineFilter
+from textual.message import Message
+from textual.screen import Screen
+
+from llmgw.config.client import ClientConfig
+from llmgw.core.errors import LlmgwError
+from llmgw.core.safe import Safe, safe
+from llmgw.tui.commands import COMMANDS, BadCommand, parse
+from llmgw.tui.feed import Feed
+from llmgw.tui.live import LiveFeed
+from llmgw.tui.screens.events import EventsScreen
+from llmgw.tui.screens.frame import Frame
+from llmgw.tui.screens.help import HelpScreen
+from llmgw.tui.screens.models import ModelsScreen
+from llmgw.tui.screens.nodes import NodesScreen
+from llmgw.tui.screens.scale import ScaleDialog
+from llmgw.tui.screens.why import WhyScreen
+from llmgw.tui.text import AsciiFilter
+from llmgw.tui.view import View
+
+FLASH = 6.0
+"""Seconds that the result of an act stays in the last line."""
+PATIENCE = 1.2
+"""Seconds that an orderly end may take after a signal."""
+TWICE = 2.0
+"""Seconds within which a second ctrl+c leaves."""
+
+_NO_FLASH: tuple[Safe, str] | None = None
+
+
+class Console(App[None]):
+    """Looks at a cluster through a feed; the only part of the console that talks to it."""
+
+    @dataclass
+    class Changed(Message):
+        """Another view. A newer one replaces it while it waits."""
+
+        view: View
+
+        def can_replace(self, message: Message) -> bool:
+            """Only the newest counts."""
+            return isinstance(message, Console.Changed)
+
+    CSS_PATH = "console.tcss"
+    TITLE = "llmgw"
+    ALLOW_SELECT = False  # ctrl+c would copy instead of leaving
+    ENABLE_COMMAND_PALETTE = True
+    ALL_COMMANDS: ClassVar[dict[str, Callable[["Console", str], None]]] = {
+        "nodes": lambda app, _: app.go_to(NodesScreen()),
+        "models": lambda app, _: app.go_to(ModelsScreen()),
+        "why": lambda app, model: app.show_why(model),
+        "events": lambda app, subject: app.go_to(EventsScreen(subject)),
+        "help": lambda app, _: app.show_help(),
+        "quit": lambda app, _: app.exit(),
+    }
+
+    def __init__(self, feed: Feed, *, read_only: bool = False, ascii: bool = False) -> None:
+        super().__init__()
+        self.feed = feed
+        self.read_only = read_only
+        self.view = View()
+        self.flashed = _NO_FLASH
+        self._filters_of_ours: list[LineFilter] = [AsciiFilter()] if ascii else []
+        self._interrupted = float("-inf")
+        if ascii:
+            self.use_command_palette = False  # it is drawn with pictures
+
+    def now(self) -> float:
+        """The control plane's clock."""
+        return self.feed.now()
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        """Start with the nodes, and watch."""
+        self.set_class(bool(self._filters_of_ours), "-ascii")
+        self.push_screen(NodesScreen())
+        self._watch()
+        self.set_interval(1.0, self._tick)
+
+    @work(exclusive=True, group="feed")
+    async def _watch(self) -> None:
+        def tell(view: View) -> None:
+            self.post_message(self.Changed(view))
+
+        await self.feed.run(tell)
+
+    @on(Changed)
+    def _changed(self, event: Changed) -> None:
+        self.view = event.view
+        if (frame := self._frame()) is not None:
+            frame.update(self.view)
+
+    def _tick(self) -> None:
+        if (frame := self._frame()) is not None:
+            frame.tick(self.now())
+            frame.frame()
+
+    def _frame(self) -> Frame | None:
+        """The topmost screen that is no dialog."""
+        return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, Frame)), None)
+
+    def get_line_filters(self) -> list[LineFilter]:
+        """Textual draws everything through these."""
+        return [*super().get_line_filters(), *self._filters_of_ours]
+
+    def action_help_quit(self) -> None:
+        """ctrl+c: leave when it comes twice."""
+        now = asyncio.get_running_loop().time()
+        if now - self._interrupted < TWICE:
+            self.exit()
+        self._interrupted = now
+        self.flash(safe("ctrl+c again, or :q, leaves"), "$warning")
+
+    # --- where one is -------------------------------------------------------------------------------------------
+
+    def go_to(self, screen: Frame) -> None:
+        """Put this screen in place of all there are."""
+        frames = [shown for shown in self.screen_stack if isinstance(shown, Frame)]
+        for _ in frames[1:]:
+            self.pop_screen()
+        self.switch_screen(screen)
+
+    def go_back(self) -> None:
+        """To the screen before; the first one stays."""
+        if sum(isinstance(screen, Frame) for screen in self.screen_stack) > 1:
+            self.pop_screen()
+
+    def show_help(self) -> None:
+        """Over the screen that there is."""
+        if (frame := self._frame()) is not None:
+            self.push_screen(HelpScreen(frame.crumb(), frame.own_keys, read_only=self.read_only))
+
+    def show_why(self, model: str) -> None:
+        """Why a model, by name or alias, has not all its replicas."""
+        by_alias = {alias: name for name, view in self.view.models.items() for alias in view.aliases}
+        self.push_screen(WhyScreen(by_alias.get(model, model)))
+
+    def run_command(self, line: str) -> None:
+        """Do what was typed after `:`."""
+        if not line.strip():
+            return
+        try:
+            command, argument = parse(line)
+        except BadCommand as error:
+            self.flash(safe(str(error)), "$error")
+        else:
+            self.ALL_COMMANDS[command.name](self, argument)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What ctrl+p offers: the same commands."""
+        for command in COMMANDS:
+            if not command.needs:
+                yield SystemCommand(command.name, command.label, lambda name=command.name: self.run_command(name))
+
+    def flash(self, text: Safe, style: str) -> None:
+        """Say something in the last line for a few seconds."""
+        said = self.flashed = (safe(f"{text} "), style)
+        self._redraw()
+
+        def end() -> None:
+            if self.flashed is said:
+                self.flashed = _NO_FLASH
+                self._redraw()
+
+        self.set_timer(FLASH, end)
+
+    def _redraw(self) -> None:
+        if (frame := self._frame()) is not None:
+            frame.frame()
+
+    # --- acts ---------------------------------------------------------------------------------------------------
+
+    def ask_scale(self, name: str) -> None:
+        """Ask how many replicas a model should have, then do it."""
+        model = self.view.models.get(name)
+        if model is None:
+            self.flash(safe(f"{name} is not in the catalog: it cannot be scaled"), "$error")
+            return
+
+        def done(number: int | None) -> None:
+            if number is not None:
+                self._scale(name, model.wanted, number)
+
+        self.push_screen(ScaleDialog(model), done)
+
+    @work(group="acts")
+    async def _scale(self, model: str, before: int, number: int) -> None:
+        try:
+            done = await self.feed.scale(model, number)
+        except LlmgwError as error:
+            self.flash(safe(f"not scaled: {error}"), "$error")
+        else:
+            self.flash(safe(f"scaled {model} {before} → {number}, event {done.event.seq}"), "$success")
+
+
+def run(where: ClientConfig, read_only: bool = False) -> int:
+    """Run the console until it is left; the exit status is 0, or 128 and the signal that ended it; BadConfig."""
+    return asyncio.run(run_feed(LiveFeed(where), read_only=read_only))
+
+
+async def run_feed(feed: Feed, *, read_only: bool = False) -> int:
+    """Run the console on this feed, in the terminal that there is."""
+    app = Console(feed, read_only=read_only, ascii=os.environ.get("LLMGW_ASCII", "") not in ("", "0"))
+    ended_by: list[int] = []
+
+    def end(number: int) -> None:
+        if not ended_by:
+            ended_by.append(number)
+            app.exit()
+            # Writing to a terminal that was hung up may block for ever, in this thread: so another one watches.
+            watch = threading.Timer(PATIENCE, os._exit, (128 + number,))
+            watch.daemon = True
+            watch.start()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    try:
+        await app.run_async()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+    return 128 + ended_by[0] if ended_by else app.return_code or 0

@@ -1,0 +1,1 @@
+"""What stands in each table: pure, one module per noun."""

@@ -1,0 +1,70 @@
+"""Which keys and commands are there, seen from the screen below?"""
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from llmgw.core.safe import Safe, join, safe
+from llmgw.tui import keys
+from llmgw.tui.commands import COMMANDS
+from llmgw.tui.keys import Group, Key
+from llmgw.tui.text import content, fitted, lines, width
+
+
+class HelpScreen(ModalScreen[None]):
+    """Keys by where they work, then the commands."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", show=False)]
+
+    def __init__(self, screen: Safe, own: Sequence[Key], *, read_only: bool) -> None:
+        super().__init__()
+        self._screen, self._own, self._read_only = screen, own, read_only
+
+    def compose(self) -> ComposeResult:
+        """One box with text in it."""
+        shown = keys.allowed(
+            (*self._own, *keys.TABLE, *keys.MOVE, *keys.EVERYWHERE, keys.QUIT), read_only=self._read_only
+        )
+        with VerticalScroll(id="help") as box:
+            box.border_title = content(safe(f"help: {self._screen}"))
+            yield Static(lines([*_columns(shown), safe(""), *_commands(), self._note()]), markup=False)
+
+    def _note(self) -> Safe:
+        if self._read_only:
+            return safe("read-only: keys that change the cluster are not there")
+        return safe("! changes the cluster; not there with --read-only")
+
+
+def _columns(shown: Sequence[Key]) -> list[Safe]:
+    """The groups side by side, two and two so that they fit into 80 cells."""
+    pairs = ((Group.HERE, Group.TABLE), (Group.MOVE, Group.EVERYWHERE))
+    told: list[Safe] = []
+    for left, right in pairs:
+        rows = zip_longest(_group(left, shown), _group(right, shown), fillvalue=safe(""))
+        told += [join("", (fitted(a, 36), b)) for a, b in rows]
+        told.append(safe(""))
+    return told[:-1]
+
+
+def _group(group: Group, shown: Sequence[Key]) -> list[Safe]:
+    own = [key for key in shown if key.group is group]
+    wide = max((width(key.shown) for key in own), default=0)
+    mark = safe(" !")
+    rows = [
+        join("  ", (fitted(key.shown, wide), join("", (key.label, *([mark] if key.dangerous else []))))) for key in own
+    ]
+    return [safe(group.value.upper()), *rows]
+
+
+def _commands() -> Iterable[Safe]:
+    yield safe("COMMANDS")
+    wide = max(width(command.usage) for command in COMMANDS)
+    for command in COMMANDS:
+        also = safe(f"  ({', '.join(command.aliases)})")
+        yield join("", (fitted(command.usage, wide), safe("  "), command.label, also))

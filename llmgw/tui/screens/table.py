@@ -1,0 +1,170 @@
+"""What is the same on every screen that is a table: filter, sort, the cursor, and a few lines about its row?"""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import on
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from llmgw.core.safe import Safe, safe
+from llmgw.tui import keys
+from llmgw.tui.rows.row import Column, Entry, Row, matching, ordered
+from llmgw.tui.screens.frame import Frame
+from llmgw.tui.text import content, lines
+from llmgw.tui.view import Link, View
+from llmgw.tui.widgets.line import Line
+from llmgw.tui.widgets.prompt import Prompt
+from llmgw.tui.widgets.table import Table
+
+
+class TableScreen(Frame):
+    """A table of rows made from the view. A row is made again only when what it is made from changed."""
+
+    columns: ClassVar[tuple[Column, ...]] = ()
+    sorts: ClassVar[bool] = True
+    """Whether its rows may be put in another order."""
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings(keys.TABLE)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table(self.columns, id="table")
+        self.filter = ""
+        self._detail = Line(id="detail")
+        self._by: tuple[int, bool] | None = (0, False) if self.sorts else None
+        self._made: dict[str, tuple[Entry, Row]] = {}
+
+    # --- what a screen says -------------------------------------------------------------------------------------
+
+    def entries(self, view: View) -> Iterable[Entry]:
+        """What its rows are made from."""
+        raise NotImplementedError
+
+    def caption(self) -> Safe:
+        """What the table shows; counts are put behind it."""
+        return self.crumb()
+
+    def empty(self, view: View) -> Safe:
+        """What stands in a table without rows."""
+        raise NotImplementedError
+
+    def counts(self, row: Row) -> bool:
+        """Whether the row is one of those that the title counts."""
+        return row.depth == 0
+
+    def above(self) -> Iterable[Widget]:
+        """What stands over the table."""
+        return ()
+
+    def open(self, row: Row) -> None:
+        """Enter on a row."""
+
+    # --- the table ----------------------------------------------------------------------------------------------
+
+    def body(self) -> Iterable[Widget]:
+        """The table and the lines about the row under the cursor."""
+        yield from self.above()
+        yield self.table
+        yield self._detail
+
+    def ready(self) -> None:
+        """The table has the keys."""
+        self.table.focus()
+
+    def show(self, view: View) -> None:
+        """Show the rows of this view."""
+        self.table.stale = view.link is not Link.LIVE
+        rows = self._rows(view)
+        shown = matching(rows, self.filter) if self.filter else rows
+        if self._by is not None:
+            shown = ordered(shown, self._by[0], down=self._by[1])
+        self.table.show(shown, self.console_app.now(), empty=self._nothing(view, rows), by=self._by)
+        self._entitle(*(sum(map(self.counts, some)) for some in (shown, rows)))
+        self._describe(self.table.current)
+
+    def tick(self, now: float) -> None:
+        """Ages grow."""
+        self.table.tick(now)
+
+    def _rows(self, view: View) -> list[Row]:
+        made: dict[str, tuple[Entry, Row]] = {}
+        for entry in self.entries(view):
+            known = self._made.get(entry[0])
+            made[entry[0]] = known if known is not None and known[0] == entry else (entry, entry[1](*entry[2]))
+        self._made = made
+        return [row for _, row in made.values()]
+
+    def _nothing(self, view: View, rows: list[Row]) -> Safe:
+        if not view.whole:
+            return safe("waiting for the control plane's first word")
+        return safe("no row matches the filter; esc clears it") if rows else self.empty(view)
+
+    def _entitle(self, shown: int, of: int) -> None:
+        count = f"({shown} of {of})" if self.filter else f"({of})"
+        filtered = f" /{self.filter}" if self.filter else ""
+        title = safe(f"{self.caption()}{filtered} {count}")
+        if title != self.table.border_title:
+            self.table.border_title = content(title)
+
+    def _describe(self, row: Row | None) -> None:
+        told, room = (row.detail if row is not None else ()), max(1, self._detail.size.height)
+        if len(told) > room:
+            told = (told[0], *told[len(told) - room + 1 :])  # the first says what it is, the last how it ended
+        self._detail.show(lines(told))
+
+    @on(Table.Moved)
+    def _moved(self, event: Table.Moved) -> None:
+        self._describe(event.row)
+
+    # --- keys ---------------------------------------------------------------------------------------------------
+
+    def action_open(self) -> None:
+        """Enter."""
+        if (row := self.table.current) is not None:
+            self.open(row)
+
+    @on(Table.Opened)
+    def _opened(self, event: Table.Opened) -> None:
+        self.open(event.row)
+
+    def action_filter(self) -> None:
+        """`/` opens the prompt."""
+        self.prompt.open("/", self.filter, safe("filter: a regular expression, ! before it inverts"))
+
+    def action_sort(self) -> None:
+        """`S` sorts by the next column."""
+        if self._by is not None:
+            self._by = ((self._by[0] + 1) % len(self.columns), False)
+            self.show(self.console_app.view)
+
+    def action_invert(self) -> None:
+        """`I` turns the order around."""
+        if self._by is not None:
+            self._by = (self._by[0], not self._by[1])
+            self.show(self.console_app.view)
+
+    def action_back(self) -> None:
+        """`esc` clears the filter, then goes back."""
+        if self.filter:
+            self._filter_by("")
+        else:
+            super().action_back()
+
+    @on(Prompt.Typed)
+    def _typed(self, event: Prompt.Typed) -> None:
+        self._filter_by(event.text)
+
+    @on(Prompt.Left)
+    def _left_filter(self, event: Prompt.Left) -> None:
+        if event.mark == "/":
+            self._filter_by("")
+
+    def _filter_by(self, text: str) -> None:
+        self.filter = text.strip()
+        self.show(self.console_app.view)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A table whose order tells something has no other."""
+        if action in ("sort", "invert") and not self.sorts:
+            return False
+        return super().check_action(action, parameters)

@@ -1,0 +1,73 @@
+"""What does the console know of the cluster, at one moment?
+
+A `View` is immutable; what did not change from one to the next is the same object, so screens can tell cheaply.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from llmgw.core.events import Event
+from llmgw.core.safe import Safe, safe
+from llmgw.core.views import AboutView, ModelView, NodeView, ReplicaView, Revision
+
+
+class Link(Enum):
+    """How the console stands with the control plane."""
+
+    CONNECTING = "connecting"
+    """Nothing was ever heard."""
+    LIVE = "live"
+    STALE = "stale"
+    """The stream broke; what is shown is as old as that."""
+
+
+class Replicas:
+    """All replicas, by id and by the models and nodes that they belong to."""
+
+    def __init__(self, replicas: Mapping[str, ReplicaView]) -> None:
+        self.all = replicas
+        self._of: dict[str, list[ReplicaView]] = {}
+        self._on: dict[str, list[ReplicaView]] = {}
+        for replica in sorted(replicas.values(), key=_by_ordinal):
+            self._of.setdefault(replica.model, []).append(replica)
+            for node in {shard.node for shard in replica.shards}:
+                self._on.setdefault(node, []).append(replica)
+
+    def models(self) -> list[str]:
+        """The models that have replicas, sorted."""
+        return list(self._of)
+
+    def of(self, model: str) -> tuple[ReplicaView, ...]:
+        """The replicas of a model, by ordinal."""
+        return tuple(self._of.get(model, ()))
+
+    def on(self, node: str) -> tuple[ReplicaView, ...]:
+        """The replicas with a shard on a node, by id."""
+        return tuple(self._on.get(node, ()))
+
+
+def _by_ordinal(replica: ReplicaView) -> tuple[str, int]:
+    """What sorts `gemma/10` after `gemma/9`."""
+    number = replica.id.rpartition("/")[2]
+    return replica.model, int(number) if number.isascii() and number.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One moment of the cluster."""
+
+    about: AboutView | None = None
+    revision: Revision | None = None
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    models: Mapping[str, ModelView] = field(default_factory=dict)
+    replicas: Replicas = field(default_factory=lambda: Replicas({}))
+    events: tuple[Event, ...] = ()
+    """Oldest first; the console holds only the last few hundred."""
+    whole: bool = False
+    """A whole snapshot was seen: empty tables mean an empty cluster."""
+    link: Link = Link.CONNECTING
+    since: float = 0.0
+    """When `link` became what it is, by the clock that ages are counted with."""
+    problem: Safe = field(default_factory=lambda: safe(""))
+    """Why there is no stream, while there is none."""

@@ -1,0 +1,134 @@
+"""Why a control plane could not be reached or was not trusted, in words that tell the causes apart."""
+
+import asyncio
+import errno
+import socket
+import ssl
+from datetime import UTC, datetime
+
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated
+
+from llmgw.config.tls import TlsFiles
+from llmgw.core.errors import ControlUnreachable, LlmgwError, PeerNotTrusted
+from llmgw.wire import der, tls
+from llmgw.wire.peers import address_text
+from llmgw.wire.statuses import one_line
+
+_NOT_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL"}
+_OLD_TLS = {"TLSV1_ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"}
+_ALERTS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it got none",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "expired by its clock",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "revoked",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it is not for clients",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "not in order, or not valid yet by its clock",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "not in order",
+    "TLSV1_ALERT_UNKNOWN_CA": "of an authority that it does not know",
+    "TLSV1_ALERT_DECRYPT_ERROR": "the key does not belong to it",
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY": "its key is too weak",
+}
+_EXPIRED, _NOT_YET, _NO_HOST, _NO_IP = 10, 9, 62, 64
+_UNKNOWN_ISSUER = {2, 7, 18, 19, 20, 21, 30}
+
+
+def words(error: BaseException) -> str:
+    """An error of the system in one line, lower case."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return one_line(str(text)).lower()
+
+
+def not_reached(address: str, error: OSError) -> LlmgwError:
+    """The connection did not come about."""
+    if isinstance(error, ssl.SSLError):
+        return _no_handshake(address, error)
+    if isinstance(error, ConnectionAbortedError | ConnectionResetError):
+        return ControlUnreachable(
+            address, "it closed the connection during the TLS handshake", "is it a control plane?"
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return ControlUnreachable(address, "connection refused", "is llmgwd running there?")
+    if isinstance(error, socket.gaierror):
+        return ControlUnreachable(address, f"the host name is not known ({words(error)})")
+    if error.errno in (errno.ENOENT, errno.EACCES):
+        way = "is llmgwd running?" if error.errno == errno.ENOENT else "only root and the socket's group may use it"
+        return ControlUnreachable(address, words(error), way)
+    if error.errno is None and str(error).startswith("Multiple exceptions"):
+        return ControlUnreachable(address, "connection refused", "is llmgwd running there?")
+    return ControlUnreachable(address, words(error))
+
+
+def _no_handshake(address: str, error: ssl.SSLError) -> LlmgwError:
+    reason = error.reason or ""
+    if reason in _ALERTS:
+        return refused(address, error)
+    if reason in _NOT_TLS:
+        return ControlUnreachable(address, "it does not speak TLS", "is it the port of llmgwd?")
+    if reason in _OLD_TLS:
+        return ControlUnreachable(address, "it does not speak TLS 1.3", "is it the port of llmgwd?")
+    return ControlUnreachable(address, f"no TLS connection: {_spelled(error)}")
+
+
+def refused(address: str, error: ssl.SSLError) -> LlmgwError:
+    """The server ended a connection that we thought was up, with a TLS alert."""
+    why = _ALERTS.get(error.reason or "")
+    if why is None:
+        return ControlUnreachable(address, f"the TLS connection broke: {_spelled(error)}")
+    return PeerNotTrusted(f"control plane {address}", f"it refused our certificate: {why}", 'see "llmgw pki"')
+
+
+def _spelled(error: ssl.SSLError) -> str:
+    return one_line((error.reason or str(error)).replace("_", " ").lower())
+
+
+def farewell(address: str, event: ConnectionTerminated) -> LlmgwError:
+    """The server closed the connection with a word of its own."""
+    text = one_line((event.additional_data or b"").decode("utf-8", "replace"))
+    if event.error_code == ErrorCodes.INADEQUATE_SECURITY:
+        return PeerNotTrusted(f"control plane {address}", f"it refused our certificate: {text}")
+    return ControlUnreachable(address, text or f"it closed the connection (HTTP/2 error {event.error_code})")
+
+
+async def untrusted(host: str, port: int, files: TlsFiles, error: ssl.SSLCertVerificationError) -> PeerNotTrusted:
+    """Say what is wrong with the server's certificate. OpenSSL does not hand it out, so it is asked for once more."""
+    peer = f"control plane {address_text((host, port))}"
+    shown = await _shown(host, port)
+    code = error.verify_code
+    try:
+        certificate = der.certificate(shown) if shown else None
+    except der.NotACertificate:
+        certificate = None
+    if certificate is None:
+        return PeerNotTrusted(peer, f"its certificate is not trusted: {error.verify_message}")
+    now = tls.when(datetime.now(UTC))
+    if code == _EXPIRED and certificate.not_after < datetime.now(UTC):
+        return PeerNotTrusted(peer, f"its certificate expired on {tls.when(certificate.not_after)}; it is {now} here")
+    if code == _NOT_YET and certificate.not_before > datetime.now(UTC):
+        return PeerNotTrusted(
+            peer, f"its certificate is not valid before {tls.when(certificate.not_before)}; it is {now} here"
+        )
+    if code in (_NO_HOST, _NO_IP):
+        names = ", ".join([*certificate.names, *certificate.addresses][:8]) or "none"
+        return PeerNotTrusted(peer, f"its certificate is for other addresses: {one_line(names)}")
+    if code in _UNKNOWN_ISSUER:
+        ours = der.fingerprint(ssl.PEM_cert_to_DER_cert(tls.first_certificate(files.authority)))
+        fact = f"its certificate (SHA-256 {der.fingerprint(shown)}) is of another authority than ours (SHA-256 {ours})"
+        return PeerNotTrusted(peer, fact, f"is {files.authority} of this cluster?")
+    return PeerNotTrusted(peer, f"its certificate is not trusted: {error.verify_message}")
+
+
+async def _shown(host: str, port: int) -> bytes:
+    """The certificate that the server shows to anybody, or nothing when it does not."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        async with asyncio.timeout(2.0):
+            _, writer = await asyncio.open_connection(host, port, ssl=context, ssl_shutdown_timeout=0.5)
+    except OSError:
+        return b""
+    shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
+    writer.transport.abort()
+    return shown

@@ -1,0 +1,300 @@
+"""The agent's side of the link: every end has its cause, and only an accepted registration resets the backoff."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llmgw.agent import link as link_module
+from llmgw.agent.backoff import Backoff
+from llmgw.agent.link import Link, Who
+from llmgw.agent.news import News
+from llmgw.config.address import Address
+from llmgw.config.tls import TlsFiles
+from llmgw.core.facts import Accepted, Cpu, Desired, Engines, Inventory, Refused, Registration
+from llmgw.core.identity import Identity, Role
+from llmgw.core.names import NodeName
+from llmgw.core.units import GIB
+from tests.agent.control import Control, Session, desired
+
+INVENTORY = Inventory(os="Debian", kernel="6", arch="x86_64", cpu=Cpu(cores=2), memory=GIB)
+
+
+class Node:
+    """What a link needs of a node."""
+
+    obeyed: Desired | None = None
+
+    def __init__(self) -> None:
+        self.received = asyncio.Queue[Desired]()
+
+    def receive(self, desired: Desired) -> None:
+        self.received.put_nowait(desired)
+
+    def reports(self) -> tuple:
+        return ()
+
+
+class Survey:
+    def __init__(self) -> None:
+        self.inventory, self.engines = INVENTORY, None
+
+
+class Rig:
+    def __init__(self, files: TlsFiles, ports: list[int]) -> None:
+        self.stop, self.node, self.survey, self.news = asyncio.Event(), Node(), Survey(), News()
+        own = Who(
+            node=NodeName("node01"),
+            machine="0" * 32,
+            boot="b",
+            identity=Identity("demo", Role.AGENT, "node01"),
+            address=None,
+        )
+        control = [Address("127.0.0.1", port) for port in ports]
+        self.link = Link(own, control, files, self.node, self.survey, self.news, self.stop)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def linked(tls: Callable[..., TlsFiles], control: Control, caplog: pytest.LogCaptureFixture):
+    """Run a link until a line of its log holds `words`; returns the whole log."""
+    caplog.set_level(logging.INFO, logger="llmgw.agent.link")
+
+    async def run(words: str, rig: Rig | None = None) -> str:
+        rig = rig or Rig(tls("node01"), [control.port])
+        said, handler = asyncio.Event(), logging.Handler()
+        handler.emit = lambda record: said.set() if words in record.getMessage() else None  # type: ignore[method-assign]
+        logger = logging.getLogger("llmgw.agent.link")
+        logger.addHandler(handler)
+        try:
+            async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+                group.create_task(rig.link.run())
+                await said.wait()
+                rig.stop.set()
+        finally:
+            logger.removeHandler(handler)
+        return caplog.text
+
+    return run
+
+
+# --- each kind of end -------------------------------------------------------------------------------------------
+
+
+async def test_an_end_without_an_answer_is_told(linked, control: Control):
+    control.answer = lambda _: None
+    await linked("it ended the stream without an answer to the registration")
+
+
+async def test_an_end_in_order_is_not_clean_when_we_did_not_ask(linked, control: Control):
+    async def end(_: Session) -> bool:
+        return False
+
+    control.after = end
+    text = await linked("it ended the stream without a reason")
+    assert "WARNING" in text
+
+
+async def test_a_refusal_names_the_certificate_and_the_claim(linked, control: Control):
+    control.answer = lambda _: Refused(code="machine", text="node01 is another machine")
+    text = await linked("refused (machine): node01 is another machine")
+    assert "our certificate is for agent node01, we say that we are node node01" in text
+    assert "ERROR" in text
+
+
+async def test_a_session_that_is_taken_over_is_told_as_refused(linked, control: Control):
+    async def replace(session: Session) -> bool:
+        await session.send(Refused(code="replaced", text="a newer session"))
+        return True
+
+    control.after = replace
+    await linked("refused (replaced): a newer session")
+
+
+async def test_a_fault_of_the_control_plane_is_told(linked, control: Control):
+    async def fault(_: Session) -> bool:
+        raise RuntimeError("boom")
+
+    control.after = fault
+    await linked("Link met a fault; the log of llmgwd says which")
+
+
+async def test_a_lost_connection_is_told(linked, control: Control):
+    async def cut(session: Session) -> bool:
+        session.stream._bounds.transport.abort()
+        return True
+
+    control.after = cut
+    text = await linked(f"control plane 127.0.0.1:{control.port}: ")
+    assert "lost" in text or "closed the connection" in text
+
+
+async def test_a_message_that_no_control_plane_sends_is_told(linked, control: Control):
+    async def twice(session: Session) -> bool:
+        await session.send(Accepted(cluster="demo", epoch=1, heartbeat=1.0))
+        return True
+
+    control.after = twice
+    await linked("it accepted the registration a second time")
+
+
+async def test_a_desired_in_place_of_an_answer_is_told(linked, control: Control):
+    control.answer = lambda _: desired()
+    await linked("it answered the registration with Desired")
+
+
+async def test_no_answer_at_all_is_told(linked, control: Control, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(link_module, "_ANSWER_TIME", 0.2)
+    never = asyncio.Event()
+
+    async def wait(_: Session) -> bool:
+        await never.wait()
+        return False
+
+    answered = control._answered
+    control._answered = wait  # type: ignore[method-assign]
+    try:
+        await linked("no answer to the registration within")
+    finally:
+        control._answered = answered  # type: ignore[method-assign]
+
+
+async def test_nobody_there_is_told_once_and_tried_again(linked, tls, control: Control):
+    """The second of two control planes answers; the first refuses connections."""
+    rig = Rig(tls("node01"), [1, control.port])
+    text = await linked("registered", rig)
+    assert text.count("control plane 127.0.0.1:1: connection refused") == 1
+
+
+async def test_a_control_plane_without_the_role_is_not_trusted(linked, tls):
+    async with Control(tls("node09", Role.AGENT)).listening() as other:
+        await linked("127.0.0.1", Rig(tls("node01"), [other.port]))
+        assert not other.sessions
+
+
+async def test_leaving_is_said_and_only_that_is_clean(linked, control: Control):
+    text = await linked("registered")
+    await control.until(lambda: control.session.over)
+    assert control.session.left
+    assert ": left, as asked" in text
+    assert "WARNING" not in text
+
+
+# --- what travels -----------------------------------------------------------------------------------------------
+
+
+async def test_it_beats_at_the_interval_that_it_was_given(tls, control: Control):
+    rig = Rig(tls("node01"), [control.port])
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        session = await control.registered()
+        begun = asyncio.get_running_loop().time()
+        await control.until(lambda: session.beats >= 4)
+        assert asyncio.get_running_loop().time() - begun > 0.5
+        assert not session.reports
+        rig.stop.set()
+
+
+async def test_news_are_told_at_once_and_desired_is_heard(tls, control: Control):
+    control.answer = lambda _: Accepted(cluster="demo", epoch=1, heartbeat=0.5)
+    rig = Rig(tls("node01"), [control.port])
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        session = await control.registered()
+        await control.want(desired(revision=5))
+        assert (await rig.node.received.get()).revision == 5
+        rig.news.ring()
+        await control.until(lambda: session.reports)
+        assert not session.beats
+        assert session.reports[0].inventory is None
+        await control.until(lambda: session.beats)
+        assert len(session.reports) == 1
+        rig.stop.set()
+
+
+async def test_what_changed_while_the_registration_was_under_way_is_told(tls, control: Control):
+    """A probe that ends between the registration and its answer is in neither, unless somebody looks."""
+    rig = Rig(tls("node01"), [control.port])
+
+    def answer(_: Registration) -> Accepted:
+        rig.survey.engines = Engines(probed_at=1.0)
+        rig.news.ring()
+        return Accepted(cluster="demo", epoch=1, heartbeat=60.0)
+
+    control.answer = answer
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        session = await control.registered()
+        assert session.registration.engines is None
+        await control.until(lambda: session.reports)
+        assert session.reports[0].engines == Engines(probed_at=1.0)
+        rig.stop.set()
+
+
+async def test_one_session_at_a_time(tls, control: Control):
+    """A session's tasks have ended before the next one dials."""
+    open_now, most = 0, 0
+
+    async def count(session: Session) -> bool:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        await asyncio.sleep(0)
+        open_now -= 1
+        return False
+
+    control.after = count
+    rig = Rig(tls("node01"), [control.port])
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        await control.registered(3)
+        rig.stop.set()
+    assert most == 1
+
+
+async def test_stopping_while_nobody_answers_takes_no_time(tls):
+    """A server that takes the connection and says nothing."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    rig = Rig(tls("node01"), [server.sockets[0].getsockname()[1]])
+    async with server, asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        await asyncio.sleep(0.2)  # nothing tells that it is waiting now
+        begun = asyncio.get_running_loop().time()
+        rig.stop.set()
+    assert asyncio.get_running_loop().time() - begun < 1.5
+
+
+# --- backoff ----------------------------------------------------------------------------------------------------
+
+
+def test_waits_double_to_thirty_seconds_and_are_spread():
+    backoff = Backoff(random.Random(1))
+    waits = [backoff.next() for _ in range(12)]
+    for step, wait in enumerate(waits):
+        middle = min(30.0, 0.2 * 2**step)
+        assert middle * 0.5 <= wait <= min(30.0, middle * 1.5)
+    assert len(set(waits[8:])) > 1
+
+
+def test_a_refused_agent_waits_some_seconds_at_least():
+    assert Backoff().next(least=5.0) >= 2.5
+
+
+async def test_only_an_accepted_registration_resets_the_backoff(linked, control: Control, monkeypatch):
+    resets: list[Any] = []
+    monkeypatch.setattr(Backoff, "reset", lambda self: resets.append(self))
+    control.answer = lambda _: None
+    await linked("without an answer")
+    control.answer = lambda _: Refused(code="no", text="no")
+    await linked("refused")
+    assert not resets
+    control.answer = lambda _: Accepted(cluster="demo", epoch=1, heartbeat=1.0)
+    await linked("registered")
+    assert len(resets) == 1

@@ -1,0 +1,18 @@
+"""What every test finds, and leaves as it was."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A daemon's `main` sets logging up for its whole process; here that is the process of all later tests too."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
+    for handler in root.handlers[:]:
+        if type(handler) is logging.StreamHandler:  # pytest's own are of classes of their own
+            root.removeHandler(handler)

@@ -1,0 +1,478 @@
+"""The control plane's decisions, told as what happens to a small cluster."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmgw.core.effects import EndSession, Publish, PublishRoutes, SendDesired
+from llmgw.core.errors import TooMany, UnknownModel
+from llmgw.core.events import EventKind
+from llmgw.core.facts import EngineReport, Engines, FailureKind, Heartbeat, Refused, Report, Usage, Want
+from llmgw.core.inputs import AgentBeat, AgentRegistered, AgentReported, CatalogLoaded
+from llmgw.core.names import ShardId
+from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, RefusedByNode, Verdict
+from llmgw.core.shard import ShardState
+from llmgw.core.units import GIB, MIB
+from llmgw.core.views import ModelState, NodeState, Noun
+from tests.core.stage import LLAMA, SETTINGS, Agent, Stage, inventory, model, running, three_nodes
+
+
+def test_two_replicas_come_up_on_two_nodes() -> None:
+    stage = three_nodes()
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02"}
+    assert stage.model().state is ModelState.READY
+    assert stage.model().ready == 2
+
+
+def test_nothing_is_placed_before_the_cluster_is_settled() -> None:
+    """With an empty store the engines of an earlier control plane may still run: let their agents come first."""
+    stage = Stage(model())
+    stage.join(Agent("node01"))
+    assert stage.replicas() == {}
+    assert stage.cluster.routes() is None
+    stage.later(SETTINGS.settle)
+    assert len(stage.replicas()) == 2
+    assert stage.cluster.routes() is not None
+
+
+def test_an_operators_act_does_not_wait_for_that() -> None:
+    stage = Stage(model(replicas=0))
+    stage.join(Agent("node01"))
+    stage.scale("gemma", 1)
+    assert stage.replicas() == {"gemma/0": "node01"}
+
+
+def test_a_node_that_goes_is_unreachable_at_once_then_lost_and_its_replica_placed_elsewhere() -> None:
+    stage = three_nodes()
+    stage.leave(stage.agents["node01"])
+    assert stage.node("node01").state is NodeState.UNREACHABLE
+    assert stage.model().state is ModelState.DEGRADED
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02"}
+    stage.later(SETTINGS.lost_after)
+    assert stage.node("node01").state is NodeState.LOST
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02", "gemma/2": "node03"}
+    placed, lost = stage.last(EventKind.REPLICA_PLACED), stage.last(EventKind.NODE_LOST)
+    assert placed.cause == lost.seq
+
+
+def test_a_silent_node_is_unreachable_after_three_beats() -> None:
+    stage = three_nodes()
+    stage.later(3 * SETTINGS.heartbeat - 0.1, beating=False)
+    assert stage.node("node01").state is NodeState.READY
+    stage.later(0.2, beating=False)
+    assert stage.node("node01").state is NodeState.UNREACHABLE
+    stage.beat(stage.agents["node01"])
+    assert stage.node("node01").state is NodeState.READY
+
+
+def test_the_lost_nodes_engine_is_adopted_when_it_returns_and_the_younger_surplus_goes() -> None:
+    stage = three_nodes()
+    away = stage.agents["node01"]
+    stage.leave(away)
+    stage.later(SETTINGS.lost_after)
+    stage.obey()
+    pid = away.shards[ShardId("gemma/0.0")].pid
+    stage.join(away)
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02", "gemma/2": "node03 leaving"}
+    stage.obey()
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02"}
+    assert away.shards[ShardId("gemma/0.0")].pid == pid
+
+
+def test_the_route_of_an_unreachable_and_even_of_a_lost_node_stays_until_its_replica_is_drained() -> None:
+    stage = three_nodes()
+    stage.leave(stage.agents["node01"])
+    stage.later(SETTINGS.lost_after)
+    stage.obey()
+    routes = stage.cluster.routes()
+    assert routes is not None
+    assert [place.id for place in routes.routes[0].replicas] == ["gemma/0", "gemma/1", "gemma/2"]
+    stage.join(stage.agents["node01"])
+    routes = stage.cluster.routes()
+    assert routes is not None
+    assert [place.id for place in routes.routes[0].replicas] == ["gemma/0", "gemma/1"]
+
+
+def test_why_explains_each_node_when_a_lost_replica_cannot_be_placed_elsewhere() -> None:
+    stage = Stage(model(replicas=2, memory=5 * GIB))
+    stage.join(Agent("node01"), Agent("node02"), Agent("node03", engines=Engines(probed_at=stage.now)))
+    stage.later(SETTINGS.settle)
+    stage.obey()
+    stage.leave(stage.agents["node01"])
+    stage.later(SETTINGS.lost_after + 10)
+    why = stage.cluster.why("gemma", stage.now)
+    assert (why.wanted, why.placed) == (2, 1)
+    by_node = {refusal.node: refusal for refusal in why.refusals}
+    assert isinstance(by_node["node01"], NodeAway) and by_node["node01"].lost
+    assert isinstance(by_node["node02"], NotEnoughMemory)
+    assert isinstance(by_node["node03"], EngineMissing)
+    assert [refusal.verdict for refusal in why.refusals] == [Verdict.NOT_NOW, Verdict.NOT_NOW, Verdict.NEVER]
+    assert stage.model().refusals
+    assert stage.last(EventKind.PLACE_REFUSED).text == "1 more wanted; 3 nodes: 1 never, 2 not now"
+
+
+def test_a_refusal_whose_numbers_only_grow_older_is_no_news() -> None:
+    stage = Stage(model(replicas=1, memory=50 * GIB))
+    stage.join(Agent("node01"))
+    stage.later(SETTINGS.settle + 60)
+    assert stage.kinds().count(EventKind.PLACE_REFUSED) == 1
+
+
+def test_a_model_that_did_not_fit_is_placed_when_a_node_says_it_has_more_memory() -> None:
+    stage = Stage(model(replicas=1, memory=10 * GIB))
+    stage.join(Agent("node01"))
+    stage.later(SETTINGS.settle)
+    assert stage.model().state is ModelState.REFUSED
+    stage.report(stage.agents["node01"], inventory=inventory(16 * GIB))
+    assert stage.replicas() == {"gemma/0": "node01"}
+    assert stage.model().refusals == ()
+
+
+def test_memory_is_promised_until_a_leaving_replica_is_really_gone() -> None:
+    stage = Stage(model(replicas=1, memory=5 * GIB), model("other", replicas=0, memory=5 * GIB))
+    stage.join(Agent("node01"))
+    stage.later(SETTINGS.settle)
+    stage.obey()
+    stage.scale("gemma", 0)
+    stage.scale("other", 1)
+    assert stage.model("other").state is ModelState.REFUSED
+    stage.obey()
+    assert stage.replicas() == {"other/0": "node01"}
+
+
+def test_a_stop_given_while_the_node_is_away_is_not_lost() -> None:
+    stage = three_nodes()
+    away = stage.agents["node02"]
+    stage.leave(away)
+    stage.scale("gemma", 1)
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02 leaving"}
+    stage.join(away)
+    order = next(order for order in stage.cluster.desired(away.registration().node).shards)
+    assert order.want is Want.DRAIN
+    stage.obey()
+    assert stage.replicas() == {"gemma/0": "node01"}
+
+
+def test_ordinals_are_never_used_again() -> None:
+    stage = three_nodes()
+    for replicas in (0, 2, 0, 1):
+        stage.scale("gemma", replicas)
+        stage.obey()
+    assert stage.replicas() == {"gemma/4": "node01"}
+
+
+def test_a_restarted_control_plane_restarts_nothing() -> None:
+    before = three_nodes()
+    after = Stage(model(), stored=before.stored(), epoch=2)
+    after.join(*before.agents.values())
+    assert after.cluster.settled
+    after.obey()
+    assert after.replicas() == before.replicas()
+    assert EventKind.REPLICA_PLACED not in after.kinds()
+    assert EventKind.SHARD_STARTING not in after.kinds()
+
+
+def test_no_node_is_lost_before_the_settle_time_after_a_start() -> None:
+    before = three_nodes()
+    quick = replace(SETTINGS, lost_after=1.0)
+    after = Stage(model(), stored=before.stored(), settings=quick, epoch=2)
+    after.later(SETTINGS.settle - 0.1)
+    assert EventKind.NODE_LOST not in after.kinds()
+    after.later(1.0)
+    assert after.kinds().count(EventKind.NODE_LOST) == 3
+
+
+def test_an_empty_store_adopts_what_runs_and_stops_nothing() -> None:
+    before = three_nodes()
+    after = Stage(model(replicas=1), epoch=2)
+    after.join(*before.agents.values())
+    after.later(SETTINGS.settle)
+    after.obey()
+    assert after.replicas() == {"gemma/0": "node01", "gemma/1": "node02"}
+    assert "adopted" in [warning.code for warning in after.node("node01").warnings]
+    assert after.ordinals["gemma"] == 2  # type: ignore[index]
+
+
+def test_an_operators_scale_makes_adopted_replicas_ordinary_ones() -> None:
+    before = three_nodes()
+    after = Stage(model(replicas=3), epoch=2)
+    after.join(*before.agents.values())
+    after.later(SETTINGS.settle)
+    after.obey()
+    after.scale("gemma", 1)
+    after.obey()
+    assert after.replicas() == {"gemma/0": "node01"}
+
+
+def test_a_second_engine_of_the_same_name_is_a_stray_that_keeps_running_without_requests() -> None:
+    stage = three_nodes()
+    twin = Agent("node04")
+    order = stage.agents["node01"].shards[ShardId("gemma/0.0")].order
+    twin.shards[ShardId("gemma/0.0")] = running(ShardId("gemma/0.0"), stage.now, order=order, port=21999)
+    stage.join(twin)
+    stage.obey()
+    assert ShardId("gemma/0.0") in twin.shards
+    assert "stray_engine" in [warning.code for warning in stage.node("node04").warnings]
+    routes = stage.cluster.routes()
+    assert routes is not None
+    assert 21999 not in [place.port for place in routes.routes[0].replicas]
+
+
+def test_a_node_that_will_not_start_a_model_is_passed_over_for_a_while_in_its_own_words() -> None:
+    stage = Stage(model(replicas=1))
+    stage.join(Agent("node01"), Agent("node02"))
+    stage.later(SETTINGS.settle)
+    words = "weights /w/m.gguf are not there"
+    stage.fails(stage.agents["node01"], "gemma/0.0", FailureKind.REFUSED, words)
+    assert stage.replicas() == {"gemma/0": "node01 leaving", "gemma/1": "node02"}
+    refusal = next(r for r in stage.cluster.why("gemma", stage.now).refusals if r.node == "node01")
+    assert isinstance(refusal, RefusedByNode) and refusal.text == words
+    stage.obey()
+    stage.fails(stage.agents["node02"], "gemma/1.0", FailureKind.REFUSED, words)
+    stage.obey()
+    assert stage.model().state is ModelState.REFUSED
+    stage.later(61)
+    assert stage.replicas() == {"gemma/2": "node01"}
+
+
+def test_an_engine_that_dies_is_an_event_with_its_last_lines_and_stays_where_it_is() -> None:
+    stage = three_nodes()
+    stage.fails(stage.agents["node01"], "gemma/0.0", FailureKind.EXITED, "killed by signal 9", signal=9)
+    event = stage.last(EventKind.SHARD_FAILED)
+    assert "killed by signal 9" in event.text and event.lines == ("last words",)
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02"}
+    assert stage.model().state is ModelState.DEGRADED
+
+
+def test_a_second_machine_with_a_nodes_name_is_refused_until_the_first_is_lost() -> None:
+    stage = three_nodes()
+    first, second = stage.agents["node01"], Agent("node01", machine="another")
+    stage.join(second)
+    answer = stage.answers[4]
+    assert isinstance(answer, Refused) and answer.code == "name_taken"
+    assert "machine-of-node01" in answer.text and "another" in answer.text
+    assert stage.node("node01").state is NodeState.READY
+    stage.agents["node01"] = first
+    stage.leave(first)
+    stage.later(SETTINGS.lost_after)
+    stage.join(second)
+    assert stage.machines["node01"] == "another"  # type: ignore[index]
+
+
+def test_an_agent_of_another_cluster_is_refused_with_the_way_out() -> None:
+    stage = Stage(model())
+    stage.join(Agent("node01", cluster="elsewhere"))
+    answer = stage.answers[1]
+    assert isinstance(answer, Refused) and answer.code == "other_cluster"
+    assert "elsewhere" in answer.text and "test" in answer.text
+
+
+def test_the_newest_session_of_a_machine_wins() -> None:
+    stage = three_nodes()
+    agent = stage.agents["node01"]
+    old = agent.session
+    assert old is not None
+    stage._session += 1
+    effects = stage.apply(AgentRegistered(session=stage._session, registration=agent.registration()))
+    assert any(isinstance(effect, EndSession) and effect.session == old for effect in effects)
+    agent.session = old
+    stage.leave(agent)
+    assert stage.node("node01").state is NodeState.READY, "the end of a session that was replaced is no news"
+
+
+def test_every_session_is_sent_its_desired() -> None:
+    stage = three_nodes()
+    agent = stage.agents["node03"]
+    stage.leave(agent)
+    effects_before = len(stage.events)
+    stage._session += 1
+    effects = stage.apply(AgentRegistered(session=stage._session, registration=agent.registration()))
+    assert SendDesired(agent.registration().node) in effects
+    assert len(stage.events) > effects_before
+
+
+def test_a_beat_that_changes_nothing_to_see_has_no_effects() -> None:
+    stage = three_nodes()
+    agent = stage.agents["node01"]
+    stage.beat(agent)
+    assert agent.session is not None
+    beat = AgentBeat(
+        session=agent.session,
+        node=agent.registration().node,
+        heartbeat=Heartbeat(at=stage.now, usage=Usage(memory_available=GIB)),
+    )
+    assert stage.apply(beat) == []
+
+
+def test_a_report_that_says_the_same_again_touches_no_replica() -> None:
+    stage = three_nodes()
+    agent = stage.agents["node01"]
+    assert agent.session is not None
+    effects = stage.apply(
+        AgentReported(
+            session=agent.session,
+            node=agent.registration().node,
+            report=Report(shards=tuple(agent.shards.values())),
+        )
+    )
+    assert not [effect for effect in effects if isinstance(effect, SendDesired | PublishRoutes)]
+    assert Publish(Noun.REPLICAS, "gemma/0") not in effects
+
+
+def test_scale_refuses_what_makes_no_sense_and_changes_nothing() -> None:
+    stage = three_nodes()
+    events = len(stage.events)
+    with pytest.raises(UnknownModel, match="known: gemma"):
+        stage.scale("lama", 1)
+    with pytest.raises(TooMany):
+        stage.scale("gemma", 10_001)
+    assert len(stage.events) == events
+
+
+def test_the_file_overrules_a_scale_when_its_own_entry_changes() -> None:
+    stage = three_nodes()
+    stage.scale("gemma", 1)
+    stage.apply(CatalogLoaded(models={model().name: model()}))
+    assert stage.model().wanted == 1, "the same entry again changes nothing"
+    stage.apply(CatalogLoaded(models={model().name: model(replicas=3)}))
+    assert stage.model().wanted == 3
+    text = stage.last(EventKind.OVERLAY_OVERRULED).text
+    assert "3" in text and "1" in text
+
+
+def test_a_model_that_leaves_the_file_is_drained() -> None:
+    stage = three_nodes()
+    stage.apply(CatalogLoaded(models={}))
+    stage.obey()
+    assert stage.replicas() == {}
+    assert stage.kinds("gemma")[-1] is EventKind.MODEL_REMOVED
+
+
+def test_an_engine_that_breaks_bars_new_placements_and_stops_nothing() -> None:
+    stage = three_nodes()
+    broken = Engines(probed_at=stage.now, engines=(EngineReport(engine="llama.cpp", problem="libgomp.so.1 is gone"),))
+    stage.report(stage.agents["node01"], engines=broken)
+    assert stage.replicas()["gemma/0"] == "node01"
+    assert "libgomp.so.1 is gone" in stage.last(EventKind.ENGINES_CHANGED).text
+    assert stage.node("node01").warnings[0].code == "engine_broken"
+
+
+def test_causes_lead_from_a_failed_engine_back_to_the_act() -> None:
+    stage = Stage(model(replicas=0))
+    stage.join(Agent("node01"))
+    stage.later(SETTINGS.settle)
+    stage.scale("gemma", 2)
+    stage.scale("gemma", 0)
+    stage.obey()
+    stage.scale("gemma", 1)
+    stage.obey()
+    stage.fails(stage.agents["node01"], "gemma/2.0", FailureKind.EXITED, "exit 1", exit_status=1)
+    by_seq = {event.seq: event for event in stage.events}
+    chain, event = [], by_seq[stage.last(EventKind.SHARD_FAILED).seq]
+    while event.cause:
+        chain.append(event.kind)
+        event = by_seq[event.cause]
+    assert [*chain, event.kind] == [
+        EventKind.SHARD_FAILED,
+        EventKind.SHARD_READY,
+        EventKind.REPLICA_PLACED,
+        EventKind.MODEL_SCALED,
+    ]
+
+
+ACTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("scale"), st.sampled_from(["a", "b"]), st.integers(0, 4)),
+        st.tuples(st.just("leave"), st.sampled_from(["node01", "node02", "node03"]), st.just(0)),
+        st.tuples(st.just("join"), st.sampled_from(["node01", "node02", "node03"]), st.just(0)),
+        st.tuples(st.just("obey"), st.sampled_from(["node01", "node02", "node03"]), st.just(0)),
+        st.tuples(st.just("later"), st.just(""), st.integers(1, 40)),
+        st.tuples(st.just("restart"), st.just(""), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+MODELS = (model("a", replicas=2, memory=3 * GIB), model("b", replicas=1, memory=500 * MIB))
+
+
+@settings(max_examples=150, deadline=None)
+@given(ACTS)
+def test_laws_hold_whatever_happens(acts: list[tuple[str, str, int]]) -> None:
+    """Memory is never over-promised; and when all is calm, what is wanted runs, or every node says why not."""
+    stage = Stage(*MODELS)
+    agents = {name: Agent(name) for name in ("node01", "node02", "node03")}
+    for act, name, number in acts:
+        stage = acted(stage, agents, act, name, number)
+        for node in stage.cluster.names(Noun.NODES):
+            assert stage.node(node).promised <= 8 * GIB
+    stage.join(*(agent for agent in agents.values() if agent.session is None))
+    stage.later(SETTINGS.settle + SETTINGS.lost_after)
+    for _ in range(3):
+        stage.obey()
+    for view in (stage.model("a"), stage.model("b")):
+        assert view.ready == view.wanted or len(view.refusals) == 3
+    assert [where for where in stage.replicas().values() if "leaving" in where] == []
+
+
+def acted(stage: Stage, agents: dict[str, Agent], act: str, name: str, number: int) -> Stage:
+    """Do one act, where it can be done; a restart gives another stage."""
+    connected = name in agents and agents[name].session is not None
+    match act:
+        case "scale":
+            stage.scale(name, number)
+        case "leave" if connected:
+            stage.leave(agents[name])
+        case "join" if not connected:
+            stage.join(agents[name])
+        case "obey" if connected:
+            stage.obey(name)
+        case "later":
+            stage.later(number)
+        case "restart":
+            return restarted(stage, agents)
+    return stage
+
+
+def restarted(stage: Stage, agents: dict[str, Agent]) -> Stage:
+    after = Stage(*MODELS, stored=stage.stored(), epoch=2)
+    after.now = stage.now
+    for agent in agents.values():
+        agent.session = None
+    return after
+
+
+def test_stored_assignments_of_a_model_that_is_gone_are_drained_once_settled() -> None:
+    before = three_nodes()
+    after = Stage(stored=before.stored(), epoch=2)
+    after.join(*before.agents.values())
+    after.obey()
+    assert after.replicas() == {}
+    assert "no longer in server.yaml" in after.last(EventKind.REPLICA_DRAINED).text
+
+
+def test_a_start_is_one_event_whatever_the_file_declares() -> None:
+    stage = Stage(model(), model("other"))
+    assert stage.kinds() == [EventKind.CONTROL_STARTED]
+    assert stage.events[0].text == "epoch 1; 2 models declared, 0 replicas remembered"
+    stage.apply(CatalogLoaded(models={one.name: one for one in (model(), model("third", replicas=1))}))
+    assert stage.kinds()[1:] == [EventKind.MODEL_REMOVED, EventKind.MODEL_ADDED]
+
+
+def test_an_unknown_node_in_the_store_counts_as_away() -> None:
+    before = three_nodes()
+    after = Stage(model(), stored=before.stored(), epoch=2)
+    assert after.node("node01").inventory is None
+    assert after.model().state is ModelState.STARTING
+    refusals = after.cluster.why("gemma", after.now).refusals
+    assert {type(refusal) for refusal in refusals} == {NodeAway}
+
+
+def test_shard_states_of_a_replica_are_shown_as_reported() -> None:
+    stage = Stage(model(replicas=1))
+    stage.join(Agent("node01", engines=LLAMA))
+    stage.later(SETTINGS.settle)
+    view = stage.cluster.view(Noun.REPLICAS, "gemma/0")
+    assert view.state is ShardState.PLACED  # type: ignore[union-attr]

@@ -1,0 +1,225 @@
+"""A control plane that knows three nodes and two models by heart, served by the real server to the real client."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from llmgw.core.errors import UnknownModel
+from llmgw.core.events import Event, EventKind
+from llmgw.core.facts import Cpu, EngineReport, Engines, Failure, FailureKind, Gpu, Inventory, Usage
+from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
+from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory
+from llmgw.core.shard import ShardState
+from llmgw.core.units import GIB, MIB, Bytes
+from llmgw.core.views import (
+    AboutView,
+    Done,
+    Item,
+    ModelState,
+    ModelView,
+    NodeState,
+    NodeView,
+    NodeWarning,
+    Noun,
+    Page,
+    ReplicaView,
+    Revision,
+    ShardView,
+    Why,
+)
+from llmgw.wire.convert import to_wire
+from llmgw.wire.operator import v1 as wire
+
+NOW = 1_800_000_000.0
+GEMMA, TINY = ModelName("gemma"), ModelName("tiny")
+NODE01, NODE02, NODE03 = NodeName("node01"), NodeName("node02"), NodeName("node03")
+
+
+def revision(seq: int = 48) -> Revision:
+    return Revision(epoch=3, seq=seq)
+
+
+def node(name: str, state: NodeState = NodeState.READY, **more: object) -> NodeView:
+    known: dict[str, object] = {
+        "address": "10.0.0.1",
+        "agent_version": "0.1.0",
+        "inventory": Inventory(
+            os="Debian GNU/Linux 12",
+            kernel="6.1.0",
+            arch="x86_64",
+            cpu=Cpu(model="Xeon", cores=8, features=("avx2",)),
+            memory=Bytes(4 * GIB),
+        ),
+        "engines": Engines(probed_at=NOW - 9, engines=(EngineReport(engine="llama.cpp", version="b10991"),)),
+        "usage": Usage(memory_available=Bytes(3 * GIB), load_average=0.25),
+        "promised": Bytes(600 * MIB),
+    }
+    return NodeView(name=NodeName(name), state=state, since=NOW - 252, **(known | more))  # type: ignore[arg-type]
+
+
+def model(name: str, state: ModelState, wanted: int, ready: int, **more: object) -> ModelView:
+    known: dict[str, object] = {
+        "declared": wanted,
+        "context": 2048,
+        "slots": 2,
+        "memory": Bytes(600 * MIB),
+        "engine": "llama.cpp",
+    }
+    return ModelView(name=ModelName(name), state=state, wanted=wanted, ready=ready, **(known | more))  # type: ignore[arg-type]
+
+
+def replica(model: str, ordinal: int, on: str, state: ShardState = ShardState.READY, **more: object) -> ReplicaView:
+    shard_more = {key: more.pop(key) for key in ("failure", "retry_at", "attempts") if key in more}
+    one = ReplicaId(f"{model}/{ordinal}")
+    shard = ShardView(
+        shard=ShardId(f"{one}.0"),
+        node=NodeName(on),
+        rank=0,
+        state=state,
+        since=NOW - 60,
+        launch=1,
+        pid=4242,
+        host="127.0.0.1",
+        port=21000 + ordinal,
+        **shard_more,  # type: ignore[arg-type]
+    )
+    return ReplicaView(id=one, model=ModelName(model), state=state, since=NOW - 60, shards=(shard,), **more)  # type: ignore[arg-type]
+
+
+AWAY = NodeAway(node=NODE03, lost=True, seconds=252)
+MISSING = EngineMissing(node=NODE02, engine="llama.cpp", has=())
+FULL = NotEnoughMemory(node=NODE01, need=Bytes(600 * MIB), free=Bytes(200 * MIB), total=Bytes(4 * GIB))
+
+FAILED = Failure(
+    kind=FailureKind.EXITED, text="the engine ended", exit_status=1, last_lines=("error: no such file",), at=NOW - 5
+)
+
+NODES = (
+    node("node01", warnings=(NodeWarning(code="exposed", text="engines listen openly", fix="exposure: loopback"),)),
+    node("node02", inventory=None, engines=None, usage=None),
+    node(
+        "node03",
+        NodeState.LOST,
+        engines=Engines(probed_at=NOW - 300, engines=(EngineReport(engine="llama.cpp", problem="no such file"),)),
+        inventory=Inventory(
+            os="Debian GNU/Linux 12",
+            kernel="6.1.0",
+            arch="aarch64",
+            cpu=Cpu(cores=4),
+            memory=Bytes(16 * GIB),
+            gpus=(
+                Gpu(index=0, uuid="GPU-a", name="H100", memory=Bytes(80 * GIB), driver="570"),
+                Gpu(index=1, uuid="GPU-b", name="H100", memory=Bytes(80 * GIB), driver="570"),
+            ),
+        ),
+    ),
+)
+MODELS = (
+    model("gemma", ModelState.DEGRADED, 3, 1, declared=2, aliases=("gemma-270m",), refusals=(FULL, AWAY, MISSING)),
+    model("tiny", ModelState.READY, 1, 1),
+)
+REPLICAS = (
+    replica("gemma", 0, "node01"),
+    replica("gemma", 1, "node02", ShardState.FAILED, failure=FAILED, retry_at=NOW + 38, attempts=2),
+    replica("tiny", 0, "node01"),
+)
+EVENTS = (
+    Event(seq=40, at=NOW - 300, kind=EventKind.NODE_LOST, subject="node03", text="silent for 60s"),
+    Event(
+        seq=41,
+        at=NOW - 299,
+        kind=EventKind.SHARD_FAILED,
+        subject="gemma/1.0",
+        text="the engine ended (exit 1)",
+        cause=40,
+        by="operator ada",
+        lines=("loading", "error: no such file"),
+    ),
+)
+
+
+@dataclass
+class Operators(wire.OperatorBase):
+    """Answers from what it holds; `then` are pages that a following watch gets after its snapshot, as they come."""
+
+    nodes: tuple[NodeView, ...] = NODES
+    models: tuple[ModelView, ...] = MODELS
+    replicas: tuple[ReplicaView, ...] = REPLICAS
+    events: tuple[Event, ...] = EVENTS
+    then: "asyncio.Queue[Page]" = field(default_factory=asyncio.Queue)
+    watching: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once a watch that follows has had its snapshot."""
+    scaled: list[tuple[str, int]] = field(default_factory=list)
+    one_by_one: bool = False
+    """The snapshot comes an item a page."""
+    stop: bool = False
+    """A watch that follows ends after its next page."""
+
+    async def about(self, message: wire.AboutRequest) -> wire.AboutView:
+        view = AboutView(
+            cluster="demo",
+            version="0.1.0",
+            revision=revision(),
+            now=NOW,
+            started=NOW - 3600,
+            settled=False,
+            exposure="direct",
+        )
+        return to_wire(view, wire.AboutView)
+
+    async def watch(self, message: wire.WatchRequest) -> AsyncIterator[wire.Page]:
+        asked = {Noun[noun.name.removeprefix("NOUN_")] for noun in message.nouns}
+        for page in self._snapshot(asked, message.events):
+            yield to_wire(page, wire.Page)
+        if message.follow:
+            self.watching.set()
+            while not self.stop:
+                yield to_wire(await self.then.get(), wire.Page)
+
+    def _snapshot(self, asked: set[Noun], events: int) -> Iterable[Page]:
+        items: list[Item] = []
+        for noun, held in (
+            (Noun.NODES, self.nodes),
+            (Noun.MODELS, self.models),
+            (Noun.REPLICAS, self.replicas),
+            (Noun.EVENTS, self.events[-events:] if events else ()),
+        ):
+            items += held if noun in asked else ()
+        parts = [(item,) for item in items] if self.one_by_one else [tuple(items)]
+        for index, part in enumerate(parts or [()]):
+            last = index == max(len(parts), 1) - 1
+            yield Page(revision=revision(), now=NOW, snapshot=True, first=index == 0, complete=last, items=part)
+
+    async def why_model(self, message: wire.WhyModelRequest) -> wire.Why:
+        found = self._model(message.model)
+        view = Why(
+            model=found.name,
+            state=found.state,
+            wanted=found.wanted,
+            placed=2,
+            memory=found.memory,
+            engine=found.engine,
+            refusals=found.refusals,
+            fits=() if found.refusals else (NODE01,),
+            revision=revision(),
+            now=NOW,
+        )
+        return to_wire(view, wire.Why)
+
+    async def scale_model(self, message: wire.ScaleModelRequest) -> wire.Done:
+        found = self._model(message.model)
+        self.scaled.append((message.model, message.replicas))
+        text = f"{found.wanted} → {message.replicas} replicas"
+        event = Event(seq=49, at=NOW, kind=EventKind.MODEL_SCALED, subject=found.name, text=text, by="operator ada")
+        return to_wire(Done(revision=revision(49), event=event), wire.Done)
+
+    def _model(self, name: str) -> ModelView:
+        for found in self.models:
+            if name in (found.name, *found.aliases):
+                return found
+        raise UnknownModel(name, [found.name for found in self.models])
+
+
+def change(*items: Item, seq: int = 50) -> Page:
+    """A page after the snapshot."""
+    return Page(revision=revision(seq), now=NOW + 1, complete=False, items=items)

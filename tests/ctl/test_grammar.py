@@ -1,0 +1,85 @@
+"""What can be typed, and what a mistake is told."""
+
+from pathlib import Path
+
+import pytest
+
+from llmgw.ctl.grammar import VERBS, Asked, Form, parse, parser
+
+
+def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as end:
+        parse(argv)
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("llmgw: ") and said.count("\n") == 1 and "--help" in said
+    return said
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--dir", "d", "--server", "a", "--json", "nodes", "--server", "b:1"],
+        ["nodes", "--json", "--server", "a", "--server", "b:1", "--dir", "d"],
+        ["--server", "a", "--server", "b:1", "nodes", "--dir=d", "-o", "json"],
+    ],
+)
+def test_common_options_stand_before_or_after_the_verb(argv: list[str]) -> None:
+    assert parse(argv) == Asked(verb="nodes", directory=Path("d"), servers=("a", "b:1"), form=Form.JSON)
+
+
+def test_the_form_after_the_verb_wins() -> None:
+    assert parse(["-o", "wide", "nodes", "-o", "name"]).form is Form.NAME
+    assert parse(["-o", "wide", "nodes"]).form is Form.WIDE
+
+
+@pytest.mark.parametrize(
+    ("argv", "seconds"),
+    [
+        (["scale", "gemma", "3"], None),
+        (["scale", "--wait", "gemma", "3"], 600.0),
+        (["scale", "gemma", "3", "--wait=90s"], 90.0),
+        (["scale", "--wait=500ms", "gemma", "3"], 0.5),
+    ],
+)
+def test_a_bare_wait_never_swallows_the_model(argv: list[str], seconds: float | None) -> None:
+    asked = parse(argv)
+    assert (asked.model, asked.replicas, asked.wait) == ("gemma", 3, seconds)
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        ([], "VERB"),
+        (["node"], "'node'"),
+        (["nodes", "--jso"], "--jso"),
+        (["nodes", "-o", "csv"], "csv"),
+        (["scale", "gemma"], "N"),
+        (["scale", "gemma", "-1"], "-1"),
+        (["scale", "gemma", "10001"], "10000"),
+        (["scale", "gemma", "٣"], "number"),
+        (["scale", "gemma", "3", "--wait=soon"], "60s"),
+        (["scale", "gemma", "3", "--watch"], "--watch"),
+        (["events", "--watch"], "--watch"),
+        (["events", "--last", "1000000"], "100000"),
+        (["why"], "MODEL"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(argv: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert word in refused(argv, capsys)
+
+
+@pytest.mark.parametrize("verb", [[], *([verb.name] for verb in VERBS)])
+def test_help_shows_an_example_and_every_exit_status(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse([*verb, "--help"])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert "llmgw ctl" in text and "example" in text
+    assert all(f"\n  {status} " in text for status in (0, 2, 3, 4, 70))
+
+
+def test_every_verb_is_in_the_grammar_and_its_example_parses() -> None:
+    for verb in VERBS:
+        assert parse(verb.example.split()).verb == verb.name
+    assert parser().prog == "llmgw ctl"

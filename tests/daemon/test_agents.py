@@ -1,0 +1,294 @@
+"""The agent link on real sockets with real certificates: who may register, what is sent, and why a stream ended."""
+
+import asyncio
+import logging
+
+import pytest
+
+from llmgw.core.errors import BadMessage, ControlUnreachable, LlmgwError, NotAllowed
+from llmgw.core.events import Event, EventKind
+from llmgw.core.facts import Accepted, Desired, Exposure, Leaving, Refused, ShardReport, Want
+from llmgw.core.names import NodeName
+from llmgw.core.shard import ShardState
+from llmgw.core.views import NodeState, NodeView, Noun, Page
+from llmgw.daemon import agents
+from llmgw.daemon.agents import Mailboxes
+from tests.daemon.conftest import Control, Start
+from tests.daemon.world import registration
+
+
+class Story:
+    """What an operator sees, collected by a task that follows the watch."""
+
+    def __init__(self) -> None:
+        self.items: list[object] = []
+        self._more = asyncio.Event()
+
+    def take(self, page: Page) -> None:
+        self.items += page.items
+        self._more.set()
+
+    async def event(self, kind: EventKind, subject: str = "") -> Event:
+        async with asyncio.timeout(10):
+            while True:
+                for item in self.items:
+                    if isinstance(item, Event) and item.kind is kind and subject in ("", item.subject):
+                        return item
+                self._more.clear()
+                await self._more.wait()
+
+    def node(self, name: str) -> NodeView:
+        return [item for item in self.items if isinstance(item, NodeView) and item.name == name][-1]
+
+
+@pytest.fixture
+async def story(start: Start):  # type: ignore[no-untyped-def]
+    """A control plane, and its story as it unfolds."""
+    async with start() as control, asyncio.TaskGroup() as group:
+        told = Story()
+
+        async def follow() -> None:
+            async with control.client() as client:
+                async for page in client.watch([Noun.NODES, Noun.EVENTS], follow=True, events=100):
+                    told.take(page)
+
+        task = group.create_task(follow())
+        yield control, told
+        task.cancel()
+
+
+Told = tuple[Control, Story]
+
+
+async def test_a_registered_agent_is_told_what_to_run(story: Told) -> None:
+    control, told = story
+    async with control.agent("node01") as node:
+        accepted = await node.register()
+        assert (accepted.cluster, accepted.heartbeat) == ("demo", 0.5)
+        desired = await node.hear(Desired)
+        assert (desired.cluster, desired.epoch) == ("demo", accepted.epoch)
+        while not desired.shards:
+            desired = await node.hear(Desired)
+        assert [(order.shard, order.want) for order in desired.shards] == [("gemma/0.0", Want.RUN)]
+        shard = ShardReport(
+            shard=desired.shards[0].shard, state=ShardState.READY, since=1.0, port=21000, host="127.0.0.1"
+        )
+        await node.report(shard)
+        assert (await told.event(EventKind.SHARD_READY)).subject == "gemma/0.0"
+
+
+async def test_a_certificate_for_another_node_is_refused_with_both_names(
+    story: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    control, told = story
+    with caplog.at_level(logging.INFO, "llmgw.daemon"):
+        for _ in range(2):
+            async with control.agent("node03", certificate="node02") as node:
+                await node.say(registration("node03"))
+                refused = await node.hear(Refused)
+                assert refused.code == "wrong_name"
+                assert refused.text.startswith("certificate is for node02, the agent says it is node03; ")
+                await node.ends()
+    event = await told.event(EventKind.NODE_REFUSED)
+    assert event.subject == "node03"
+    assert "certificate is for node02, the agent says it is node03" in event.text
+    assert caplog.text.count("refused: certificate is for node02, the agent says it is node03") == 2
+    async with control.client() as client:
+        pages = [page async for page in client.watch([Noun.EVENTS, Noun.NODES], follow=False, events=100)]
+    events = [item for page in pages for item in page.items if isinstance(item, Event)]
+    assert [event.kind for event in events].count(EventKind.NODE_REFUSED) == 1, "an event for each try"
+    assert not [item for page in pages for item in page.items if isinstance(item, NodeView)]
+
+
+async def test_only_an_agents_certificate_opens_the_link(start: Start) -> None:
+    async with start() as control:
+        for other in ("operator", "router", "viewer"):
+            async with control.agent("node01", certificate=other) as node:
+                with pytest.raises(NotAllowed, match="Link"):
+                    await node.ends()
+
+
+async def test_a_second_machine_of_one_name_is_refused_and_the_first_stays(story: Told) -> None:
+    control, told = story
+    async with control.agent("node01") as first, control.agent("node01") as second:
+        await first.register()
+        await second.say(registration("node01", machine="another"))
+        assert (await second.hear(Refused)).code == "name_taken"
+        await second.ends()
+        await first.beat()
+        assert (await told.event(EventKind.NODE_REFUSED)).subject == "node01"
+    assert told.node("node01").name == "node01"
+
+
+async def test_the_newest_session_of_a_machine_wins(start: Start) -> None:
+    async with start() as control, control.agent("node01") as first, control.agent("node01") as second:
+        await first.register()
+        await first.hear(Desired)
+        await second.register()
+        refused = None
+        async with asyncio.timeout(5):
+            while refused is None:
+                try:
+                    refused = await first.hear(Refused)
+                except AssertionError:
+                    continue
+        assert refused.code == "superseded"
+        await first.ends()
+        await second.hear(Desired)
+
+
+async def _closes(control: Control) -> str:
+    async with control.agent("node01") as node:
+        await node.register()
+        await node.link.close()
+    return "it closed the stream without saying that it leaves"
+
+
+async def _leaves(control: Control) -> str:
+    async with control.agent("node01") as node:
+        await node.register()
+        await node.say(Leaving(reason="told to stop (SIGTERM)"))
+        await node.ends()
+    return "told to stop (SIGTERM)"
+
+
+async def _resets(control: Control) -> str:
+    async with control.agent("node01") as node:
+        await node.register()
+    return "cut: "
+
+
+async def _drops_the_connection(control: Control) -> str:
+    async with control.agent("node01") as node:
+        await node.register()
+        node.link._stream._channel._protocol.connection._transport.abort()
+        with pytest.raises(LlmgwError):
+            await node.ends()
+    return "cut: connection lost"
+
+
+async def _falls_silent(control: Control) -> str:
+    async with control.agent("node01") as node:
+        await node.register()
+        await node.ends()
+    return "silent for 1.75 s"
+
+
+async def _registers_twice(control: Control) -> str:
+    async with control.agent("node01") as node:
+        await node.register()
+        await node.say(registration("node01"))
+        with pytest.raises(BadMessage, match="first message of a stream"):
+            await node.ends()
+    return "message Registration: it is the first message of a stream, and the only one"
+
+
+async def _talks_without_end(control: Control) -> str:
+    async with control.agent("node01") as node:
+        await node.register()
+        reports = [ShardReport(shard="gemma/1.0", state=ShardState.READY, since=1.0)] * 1_001  # type: ignore[arg-type]
+        await node.report(*reports)
+        with pytest.raises(BadMessage, match="at most 1000, not 1001"):
+            await node.ends()
+    return "message Report: shards must hold at most 1000, not 1001"
+
+
+@pytest.mark.parametrize(
+    "act", [_closes, _leaves, _resets, _drops_the_connection, _falls_silent, _registers_twice, _talks_without_end]
+)
+async def test_every_end_of_a_stream_is_logged_and_told_with_its_cause(
+    story: Told, caplog: pytest.LogCaptureFixture, act
+) -> None:  # type: ignore[no-untyped-def]
+    control, told = story
+    with caplog.at_level(logging.INFO, "llmgw.daemon"):
+        cause = await act(control)
+        event = await told.event(EventKind.NODE_UNREACHABLE, "node01")
+    if act is not _falls_silent:  # there the cluster's own clock may have been first
+        assert cause in event.text
+    assert told.node("node01").state in (NodeState.UNREACHABLE, NodeState.LOST)
+    ends = [record for record in caplog.records if record.name == "llmgw.daemon.agents"]
+    assert [cause in record.getMessage() for record in ends] == [True]
+    assert (ends[0].levelno == logging.INFO) == (act is _leaves), "only an end that the agent asked for is clean"
+    assert "node01" in ends[0].getMessage()
+
+
+async def test_an_agent_has_some_seconds_for_its_registration(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "FIRST", 0.1)
+    async with start() as control, control.agent("node01") as node:
+        assert (await node.hear(Refused)).text == "no registration within 0.1 s"
+        await node.ends()
+
+
+async def test_a_stream_must_begin_with_a_registration(start: Start) -> None:
+    async with start() as control, control.agent("node01") as node:
+        await node.beat()
+        assert (await node.hear(Refused)).text == "began with a Heartbeat"
+        await node.ends()
+
+
+async def test_streams_end_at_once_when_the_control_plane_stops_and_no_node_is_called_away(start: Start) -> None:
+    """Its own stop is no news about nodes: the next start must not find "node01 is unreachable" as the last event."""
+    async with start() as control, control.agent("node01") as node:
+        await node.register()
+        await node.hear(Desired)
+        control.stop.set()
+        with pytest.raises(ControlUnreachable, match="stopping"):
+            await node.ends()
+    async with start() as control, control.client() as client:
+        pages = [page async for page in client.watch([Noun.EVENTS], follow=False, events=1000)]
+    kinds = [item.kind for page in pages for item in page.items if isinstance(item, Event)]
+    assert EventKind.NODE_JOINED in kinds
+    assert EventKind.NODE_UNREACHABLE not in kinds
+
+
+async def test_words_of_a_node_are_cut_before_anybody_else_sees_them(story: Told) -> None:
+    control, told = story
+    async with control.agent("node01") as node:
+        await node.register(address="a" * 100_000)
+        joined = await told.event(EventKind.NODE_JOINED, "node01")
+        assert len(joined.text) < 5_000
+        assert told.node("node01").address.endswith("…")
+        assert NodeName("node01") == told.node("node01").name
+
+
+async def test_an_agent_that_does_not_read_has_no_queue_only_its_newest_orders() -> None:
+    boxes = Mailboxes()
+    box = boxes.open(1, NodeName("node01"))
+    made: list[int] = []
+
+    def desired(node: NodeName) -> Desired:
+        made.append(len(made) + 1)
+        return Desired(cluster="demo", epoch=7, revision=made[-1], settled=True, exposure=Exposure.LOOPBACK)
+
+    boxes.send_desired(NodeName("node01"))  # not accepted yet: no orders
+    boxes.answer(1, Accepted(cluster="demo", epoch=7, heartbeat=2.0))
+    for _ in range(1_000):
+        boxes.send_desired(NodeName("node01"))
+    assert isinstance(await box.next(desired), Accepted)
+    assert isinstance(await box.next(desired), Desired)
+    assert made == [1]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await box.next(desired)
+    newer = boxes.open(2, NodeName("node01"))
+    boxes.answer(2, Accepted(cluster="demo", epoch=7, heartbeat=2.0))
+    boxes.close(1)
+    boxes.send_desired(NodeName("node01"))
+    assert isinstance(await newer.next(desired), Accepted)
+    assert isinstance(await newer.next(desired), Desired), "the end of the old session took the new one's orders"
+    boxes.close(2)
+    boxes.answer(2, Refused(code="x", text="x"))
+    boxes.send_desired(NodeName("node01"))
+
+
+async def test_whoever_talks_too_fast_is_read_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "_PACE", 0.01)
+    monkeypatch.setattr(agents, "_BURST", 5)
+    pace, clock = agents._Pace(), asyncio.get_running_loop().time
+    began = clock()
+    for _ in range(5):
+        await pace.keep()
+    assert clock() - began < 0.01, "a burst is nothing unusual"
+    for _ in range(10):
+        await pace.keep()
+    assert clock() - began >= 0.09

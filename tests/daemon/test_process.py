@@ -1,0 +1,314 @@
+"""llmgwd as a process: up, down, killed, refused; with streams open and a disk that remembers."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llmgw.client import ControlClient
+from llmgw.config.address import Address
+from llmgw.config.client import ClientConfig
+from llmgw.core.errors import ControlUnreachable
+from llmgw.core.facts import Desired, Inventory, Report, ShardReport
+from llmgw.core.identity import Role
+from llmgw.core.shard import ShardState
+from llmgw.core.views import Noun
+from llmgw.daemon import main
+from llmgw.pki.authority import init, issue
+from tests.core.stage import inventory
+from tests.daemon.agent import agent
+from tests.daemon.conftest import Certificates, write_config
+
+COMMAND = (sys.executable, "-m", "llmgw.daemon.main")
+
+
+class Daemon:
+    """A running llmgwd and what it wrote."""
+
+    def __init__(self, process: asyncio.subprocess.Process, certificates: Certificates, directory: Path) -> None:
+        self.process, self.certificates, self.directory = process, certificates, directory
+        self.lines: list[str] = []
+        self.port = 0
+
+    async def line(self, word: str) -> str:
+        """The next line of the log with `word` in it."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(20):
+            async for raw in self.process.stderr:
+                self.lines.append(raw.decode().rstrip())
+                if word in self.lines[-1]:
+                    return self.lines[-1]
+        raise AssertionError(f"never said {word!r}: {self.lines}")
+
+    def client(self, name: str = "operator") -> ControlClient:
+        return ControlClient.open(
+            ClientConfig(server=(Address("127.0.0.1", self.port),), tls=self.certificates.of(name))
+        )
+
+    async def end(self, number: int) -> tuple[int, float]:
+        """Send a signal; return the exit status and the seconds until it ended."""
+        before = time.monotonic()
+        self.process.send_signal(number)
+        assert self.process.stderr is not None
+        async with asyncio.timeout(20):
+            self.lines += (await self.process.stderr.read()).decode().splitlines()
+            await self.process.wait()
+        assert self.process.returncode is not None
+        return self.process.returncode, time.monotonic() - before
+
+
+@asynccontextmanager
+async def llmgwd(
+    directory: Path, certificates: Certificates, *, environment: dict[str, str] | None = None, **changes: str
+) -> AsyncIterator[Daemon]:
+    config = write_config(directory, certificates, **changes)
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "--config", str(config), stderr=asyncio.subprocess.PIPE, env={**os.environ, **(environment or {})}
+    )
+    daemon = Daemon(process, certificates, directory)
+    try:
+        where = await daemon.line("ready at 127.0.0.1:")
+        daemon.port = int(where.split("127.0.0.1:")[1].split()[0])
+        yield daemon
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def refused(directory: Path, certificates: Certificates, *more: str, **changes: str) -> tuple[int, str]:
+    """Start it with a configuration that it must refuse; return exit status and output."""
+    config = write_config(directory, certificates, **changes)
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "--config", str(config), *more, stderr=asyncio.subprocess.STDOUT, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(20):
+        said, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, said.decode()
+
+
+async def test_it_stops_in_two_seconds_with_every_kind_of_stream_open(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    async with llmgwd(tmp_path, certificates) as daemon, AsyncExitStack() as open_streams:
+        node = await open_streams.enter_async_context(agent(daemon.port, certificates.of("node01"), "node01"))
+        await node.register()
+        watcher = await open_streams.enter_async_context(daemon.client())
+        local = await open_streams.enter_async_context(
+            ControlClient.open(ClientConfig(socket=tmp_path / "run" / "llmgwd.sock"))
+        )
+        router = await open_streams.enter_async_context(daemon.client("router"))
+        watches = [
+            watcher.watch([Noun.NODES], follow=True),
+            local.watch([Noun.NODES], follow=True),
+            router.watch_routes(),
+        ]
+        for watch in watches:
+            async with asyncio.timeout(5):
+                await anext(watch)
+        status, seconds = await daemon.end(signal.SIGTERM)
+        assert status == 0, daemon.lines
+        assert seconds < 2
+        with pytest.raises(ControlUnreachable, match="stopping"):
+            await node.ends()
+        for watch in watches:
+            with pytest.raises(ControlUnreachable, match="stopping"):
+                while True:
+                    await anext(watch)
+        assert os.listdir(tmp_path / "run") == []
+        assert "stopped" in daemon.lines[-1]
+        assert not [line for line in daemon.lines if "Traceback" in line]
+
+
+async def test_what_it_acknowledged_is_there_after_kill_9(tmp_path: Path, certificates: Certificates) -> None:
+    acknowledged = 1
+    epochs, replicas = [], set()
+    for round_ in range(3):
+        async with llmgwd(tmp_path, certificates) as daemon, daemon.client() as client:
+            models = (await anext(client.watch([Noun.MODELS], follow=False))).items
+            assert models[0].wanted == acknowledged  # type: ignore[union-attr]
+            async with agent(daemon.port, certificates.of("node01"), "node01") as node:
+                running = [ShardReport(shard=shard, state=ShardState.READY, since=1.0) for shard in sorted(replicas)]
+                epochs.append((await node.register(shards=tuple(running))).epoch)
+                desired = await node.hear(Desired)
+                while not desired.shards:
+                    desired = await node.hear(Desired)
+                assert replicas <= {order.shard for order in desired.shards}, "what runs is known and goes on"
+                acknowledged = round_ + 2
+                await client.scale_model("gemma", acknowledged)
+                while len(desired.shards) < acknowledged:
+                    desired = await node.hear(Desired)
+                replicas = {order.shard for order in desired.shards}
+                status, _ = await daemon.end(signal.SIGKILL)
+                assert status == -signal.SIGKILL
+    assert epochs == sorted(set(epochs)), "each start has a higher epoch"
+    assert len(replicas) == acknowledged
+
+
+async def test_a_second_llmgwd_on_one_store_is_refused_and_the_first_goes_on(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    async with llmgwd(tmp_path, certificates) as daemon:
+        status, said = await refused(tmp_path, certificates)
+        assert status == 4
+        assert len(said.splitlines()) == 1
+        assert f"llmgw.db: is in use by llmgwd (pid {daemon.process.pid})" in said
+        async with daemon.client() as client:
+            assert (await client.about()).cluster == "demo"
+        assert os.listdir(tmp_path / "run") == ["llmgwd.sock"], "the refused one removed the socket of the first"
+
+
+async def test_a_port_in_use_is_one_line_with_the_holder_and_leaves_nothing(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, said = await refused(tmp_path, certificates, listen=f"127.0.0.1:{port}")
+    assert status == 3
+    errors = [line for line in said.splitlines() if line.startswith("llmgwd: ")]
+    assert len(errors) == 1
+    assert f"127.0.0.1:{port}" in errors[0]
+    assert f"(pid {os.getpid()}) listens there" in errors[0]
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+    async with llmgwd(tmp_path, certificates) as daemon:
+        assert (await daemon.end(signal.SIGTERM))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"lost_after": "soon"}, "lost_after: "),
+        ({"colour": "red"}, "colour: unknown key"),
+        ({"cluster": "lab"}, "must be for a control plane of cluster lab, not for control control of cluster demo"),
+        ({"socket_group": "no-such-group"}, "socket_group: must be a group of this host, not 'no-such-group'"),
+    ],
+)
+async def test_a_wrong_configuration_is_one_line(
+    tmp_path: Path, certificates: Certificates, changes: dict[str, str], line: str
+) -> None:
+    status, said = await refused(tmp_path, certificates, **changes)
+    assert status == 2
+    assert line in said
+    assert len(said.splitlines()) == 1
+
+
+async def test_check_says_whether_the_configuration_is_good_and_does_nothing(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    status, said = await refused(tmp_path, certificates, "--check")
+    assert (status, said.count("\n")) == (0, 1)
+    assert "good: cluster demo, 1 models" in said
+    assert os.listdir(tmp_path) == ["server.yaml"]
+    status, said = await refused(tmp_path, certificates, "--check", heartbeat="1h")
+    assert status == 2
+
+
+@pytest.mark.parametrize("trouble", ["readable by all", "missing", "of an agent", "no certificate"])
+async def test_trouble_with_the_certificate_is_one_line(tmp_path: Path, trouble: str) -> None:
+    init(tmp_path / "authority", "demo")
+    files = Certificates.__new__(Certificates)
+    files.root = tmp_path / "pki"
+    role = Role.AGENT if trouble == "of an agent" else Role.CONTROL
+    issue(tmp_path / "authority", "control", role, ["127.0.0.1"], files.root)
+    if trouble == "readable by all":
+        (files.root / "control.key").chmod(0o644)
+    elif trouble == "missing":
+        (files.root / "control.crt").unlink()
+    elif trouble == "no certificate":
+        (files.root / "control.crt").write_text("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n")
+    status, said = await refused(tmp_path, files)
+    assert status == 2
+    assert len(said.splitlines()) == 1, said
+    assert "control." in said
+    assert "llmgw.db" not in os.listdir(tmp_path), "the store was touched before the certificate was looked at"
+
+
+async def test_the_first_signal_stops_and_the_next_one_kills() -> None:
+    """A stop that hangs must not have to be killed with -9."""
+    stop = main._stop_signal()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await stop.wait()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+async def test_systemd_hears_ready_alive_and_stopping(tmp_path: Path, certificates: Certificates) -> None:
+    heard = asyncio.Queue[str]()
+
+    class Manager(asyncio.DatagramProtocol):
+        def datagram_received(self, data: bytes, addr: object) -> None:
+            heard.put_nowait(data.decode())
+
+    path = str(tmp_path / "notify")
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        Manager, local_addr=path, family=socket.AF_UNIX
+    )
+    environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "200000", "JOURNAL_STREAM": "8:1"}
+    try:
+        async with llmgwd(tmp_path, certificates, environment=environment) as daemon, asyncio.timeout(10):
+            said = [await heard.get() for _ in range(4)]
+            assert any(text.startswith("READY=1\nSTATUS=ready at 127.0.0.1:") for text in said)
+            assert said.count("WATCHDOG=1") >= 2
+            assert (await daemon.end(signal.SIGTERM))[0] == 0
+            while await heard.get() != "STOPPING=1":
+                pass
+        assert all(line.startswith("<6>") for line in daemon.lines), daemon.lines
+    finally:
+        transport.close()
+
+
+async def test_a_watcher_that_stops_reading_costs_little_and_gets_a_new_snapshot(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """Some 40 MB of changes are published while it does not read."""
+    async with (
+        llmgwd(tmp_path, certificates, heartbeat="10s", lost_after="1m") as daemon,
+        agent(daemon.port, certificates.of("node01"), "node01") as node,
+        daemon.client() as stalled,
+        daemon.client() as reading,
+    ):
+        await node.register()
+        stuck = stalled.watch([Noun.NODES], follow=True)
+        assert (await anext(stuck)).first
+        process = psutil.Process(daemon.process.pid)
+        before = process.memory_info().rss
+        pages = reading.watch([Noun.NODES], follow=True)
+        for round_ in range(200):
+            await node.say(Report(inventory=fat(round_)))
+            if round_ % 10 == 9:
+                async with asyncio.timeout(10):
+                    while not any(kernel(item) == f"round {round_}" for item in (await anext(pages)).items):
+                        pass
+        grown = process.memory_info().rss - before
+        assert grown < 24 << 20, f"{grown >> 20} MiB"
+        last: list[str] = []
+        async with asyncio.timeout(10):
+            while last[-1:] != ["round 199"]:
+                last += [kernel(item) for item in (await anext(stuck)).items]
+        assert len(last) < 60, "it was sent what it had missed, one by one"
+
+
+def fat(round_: int) -> Inventory:
+    """About 200 kB, different each time."""
+    return replace(
+        inventory(),
+        kernel=f"round {round_}",
+        cpu=replace(inventory().cpu, features=tuple(f"{round_}-{index}-{'x' * 190}" for index in range(1_000))),
+    )
+
+
+def kernel(item: object) -> str:
+    known = getattr(item, "inventory", None)
+    return known.kernel if known else ""

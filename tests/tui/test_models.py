@@ -1,0 +1,74 @@
+from typing import Any
+
+from llmgw.tui.app import Console
+from tests import worlds
+from tests.tui.feeds import FixedFeed, until
+
+SIZE = (100, 30)
+MODELS = ["colon", *"mo", "enter"]
+
+
+def test_models_in_every_state_with_their_replicas(snap_compare: Any) -> None:
+    """Replicas stand under their model, /10 after /9; one that no model wants any more is shown, too."""
+    press = [*MODELS, "enter", "down", "down", "down", "enter", "down", "down"]
+    assert snap_compare(Console(FixedFeed(worlds.many_states())), press=press, terminal_size=SIZE)
+
+
+def test_a_model_that_every_node_refuses(snap_compare: Any) -> None:
+    """The row counts the refusals, the lines under the table name them."""
+    press = [*MODELS, "down"]
+    assert snap_compare(Console(FixedFeed(worlds.nothing_fits())), press=press, terminal_size=SIZE)
+
+
+def test_models_fit_into_80_by_24(snap_compare: Any) -> None:
+    """Name, state, counts, place and problem stay; the rest makes room."""
+    press = [*MODELS, "down", "enter"]
+    assert snap_compare(Console(FixedFeed(worlds.many_states())), press=press, terminal_size=(80, 24))
+
+
+def test_scale_asks_names_the_model_and_says_what_comes_of_it(snap_compare: Any) -> None:
+    """Cancel has the focus until a number is typed."""
+    assert snap_compare(Console(FixedFeed(worlds.three_nodes())), press=[*MODELS, "s", "plus"], terminal_size=SIZE)
+
+
+def test_read_only_has_no_scale_key(snap_compare: Any) -> None:
+    """Neither in the hints nor anywhere: `s` does nothing."""
+    app = Console(FixedFeed(worlds.three_nodes()), read_only=True)
+    assert snap_compare(app, press=[*MODELS, "s"], terminal_size=SIZE)
+
+
+def test_a_filter_leaves_what_matches(snap_compare: Any) -> None:
+    """While it is typed; a model stays for its replica's sake."""
+    press = [*MODELS, "down", "enter", "slash", *"fail"]
+    assert snap_compare(Console(FixedFeed(worlds.many_states())), press=press, terminal_size=SIZE)
+
+
+async def test_scale_is_done_after_two_enters_and_says_so() -> None:
+    feed = FixedFeed(worlds.three_nodes())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*MODELS, "s", "3", "enter")
+        assert feed.scaled == []
+        await pilot.press("enter")
+        await until(pilot, lambda: app.flashed is not None)
+        assert feed.scaled == [("gemma", 3)]
+        assert app.flashed is not None
+        assert app.flashed[0] == "scaled gemma 2 → 3, event 48214 "
+
+
+async def test_one_careless_enter_scales_nothing() -> None:
+    feed = FixedFeed(worlds.three_nodes())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*MODELS, "s", "plus", "enter")
+        assert feed.scaled == []
+        assert len(app.screen_stack) == 2, "the dialog is closed"
+
+
+async def test_read_only_scales_nothing_even_when_asked_in_another_way() -> None:
+    feed = FixedFeed(worlds.three_nodes())
+    app = Console(feed, read_only=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*MODELS, "s")
+        await app.run_action("screen.scale")
+        assert len(app.screen_stack) == 2

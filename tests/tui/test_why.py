@@ -1,0 +1,56 @@
+from dataclasses import replace
+from typing import Any
+
+from llmgw.tui.app import Console
+from llmgw.tui.screens import why
+from llmgw.tui.view import Link
+from tests import worlds
+from tests.tui.feeds import FixedFeed, view_of
+
+SIZE = (100, 30)
+
+
+def test_every_node_says_why_not(snap_compare: Any) -> None:
+    """One line a node with its numbers, its verdict, and what would clear it."""
+    press = ["colon", *"w llama4", "enter", "down", "down"]
+    assert snap_compare(Console(FixedFeed(worlds.nothing_fits())), press=press, terminal_size=SIZE)
+
+
+def test_why_of_a_served_model_names_the_nodes_that_fit(snap_compare: Any) -> None:
+    """Asked by its alias, at 80 columns."""
+    press = ["colon", *"w gemma-270m", "enter"]
+    assert snap_compare(Console(FixedFeed(worlds.three_nodes())), press=press, terminal_size=(80, 24))
+
+
+def test_why_of_an_unknown_model_names_those_there_are(snap_compare: Any) -> None:
+    """The control plane's own words."""
+    press = ["colon", *"w gemmma", "enter"]
+    assert snap_compare(Console(FixedFeed(worlds.three_nodes())), press=press, terminal_size=SIZE)
+
+
+async def test_why_is_asked_again_when_the_model_changed_and_not_for_every_change(monkeypatch: Any) -> None:
+    monkeypatch.setattr(why, "PAUSE", 0.05)
+    feed = FixedFeed(worlds.nothing_fits())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("colon", *"w llama4", "enter")
+        await pilot.pause()
+        assert feed.asked == ["llama4"]
+        world = worlds.nothing_fits()
+        for promised in range(20):
+            nodes = tuple(replace(node, promised=promised) for node in world.nodes)
+            feed.say(view_of(replace(world, nodes=nodes)))
+            await pilot.pause()
+        await pilot.pause(0.1)
+        assert 2 <= len(feed.asked) <= 10
+
+
+async def test_the_last_answer_stays_when_the_control_plane_is_away() -> None:
+    feed = FixedFeed(worlds.nothing_fits())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("colon", *"w llama4", "enter")
+        await pilot.pause()
+        feed.say(view_of(worlds.nothing_fits(), Link.STALE, problem="connection refused"))
+        await pilot.pause()
+        assert app.screen.table.current is not None  # type: ignore[attr-defined]
