@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from llmgw import __version__
-from llmgw.agent import clock
 from llmgw.agent.backoff import Backoff
 from llmgw.agent.discovery.address import address_towards
 from llmgw.agent.discovery.inventory import usage
@@ -25,6 +24,7 @@ from llmgw.core.errors import LlmgwError
 from llmgw.core.facts import Accepted, AgentMessage, Desired, Heartbeat, Leaving, Registration, Report
 from llmgw.core.identity import Identity
 from llmgw.core.names import NodeName
+from llmgw.host import clock
 from llmgw.wire.agent import v1
 from llmgw.wire.channel import Channel, ClientLink
 from llmgw.wire.convert import from_wire, to_wire

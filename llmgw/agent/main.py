@@ -7,7 +7,6 @@ import fcntl
 import logging
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ import uvloop
 
 from llmgw import __version__
 from llmgw.agent import keep
-from llmgw.agent.discovery import machine
 from llmgw.agent.launch.forms import launcher
 from llmgw.agent.launch.launcher import Owner
 from llmgw.agent.launch.ports import ephemeral, overlap
@@ -31,7 +29,9 @@ from llmgw.config.load import load_agent
 from llmgw.core.errors import BadConfig, LlmgwError, Rejected
 from llmgw.core.identity import Identity, Role
 from llmgw.core.names import NodeName
-from llmgw.wire.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
+from llmgw.host.machine import boot_id, machine_id
+from llmgw.host.signals import stop_signal
+from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
 from llmgw.wire.tls import client_context, own_identity
 
 _log = logging.getLogger(__name__)
@@ -81,12 +81,12 @@ def checked_identity(config: AgentConfig) -> Identity:
 
 async def serve(config: AgentConfig, identity: Identity, owner: Owner) -> None:
     """Run until SIGTERM or SIGINT. The engines run on."""
-    stop = _stop_signal()
+    stop = stop_signal()
     news = News()
-    boot = machine.boot_id()
+    boot = boot_id()
     own = Who(
         node=config.name,
-        machine=_machine_id(config.state),
+        machine=machine_id(),
         boot=boot,
         identity=identity,
         address=config.address,
@@ -130,29 +130,6 @@ async def _before(stop: asyncio.Event, work: Coroutine[None, None, None]) -> boo
         working.cancel()
         stopping.cancel()
     return working in done
-
-
-def _stop_signal() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets. The handlers come off then: a second signal kills."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def stopping(number: signal.Signals) -> None:
-        _log.info("%s: stopping", number.name)
-        for sign in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(sign)
-            signal.signal(sign, signal.SIG_DFL)
-        stop.set()
-
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(sign, stopping, sign)
-    return stop
-
-
-def _machine_id(state: Path) -> str:
-    try:
-        return machine.machine_id(state)
-    except (keep.Damaged, OSError) as error:
-        raise Rejected(f"this machine has no id: {error}; mend /etc/machine-id or remove {state}/machine-id") from None
 
 
 @contextlib.contextmanager

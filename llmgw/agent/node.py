@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from functools import partial
 
-from llmgw.agent import clock
 from llmgw.agent.engines.probe import ADAPTERS
 from llmgw.agent.launch import log
 from llmgw.agent.launch.launcher import Alive, Exit, Launcher
@@ -28,6 +27,7 @@ from llmgw.core.facts import Desired, ShardOrder, ShardReport
 from llmgw.core.local import Doing, Ended, Launched, Outcome, Process, Refused, Shard
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardState
+from llmgw.host import clock
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from llmgw.agent import clock
 from llmgw.agent.discovery import memory
 from llmgw.agent.discovery.address import address_towards
 from llmgw.agent.engines.adapter import Place
@@ -25,6 +24,7 @@ from llmgw.core.facts import Exposure, Secret, ShardOrder, ShardReport
 from llmgw.core.local import Process
 from llmgw.core.shard import ShardState
 from llmgw.core.units import Bytes
+from llmgw.host import clock
 
 _STORAGE_TIMEOUT = 20.0
 """Seconds for storage to show the weights; a dead share answers never."""

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 
-from llmgw.agent import clock
 from llmgw.agent.discovery.inventory import inventory
 from llmgw.agent.engines.probe import Engine, probe
 from llmgw.agent.environment import engine_environment
 from llmgw.agent.news import News
 from llmgw.config.agent import AgentConfig
 from llmgw.core.facts import Engines, Inventory
+from llmgw.host import clock
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import grp
 import logging
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,15 +28,16 @@ from llmgw.core.ledger import Settings
 from llmgw.core.safe import LINE, safe
 from llmgw.daemon.agents import AgentLinks, Mailboxes
 from llmgw.daemon.brain import Brain
-from llmgw.daemon.clock import Clock
 from llmgw.daemon.operators import Operators
 from llmgw.daemon.roles import ROLES
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.store import Store
 from llmgw.daemon.watch import RECENT, Hub
+from llmgw.host import clock
+from llmgw.host.signals import stop_signal
+from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
 from llmgw.wire.agent import v1
 from llmgw.wire.server import RpcServer, bidi
-from llmgw.wire.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
 from llmgw.wire.tls import own_identity, server_context
 
 log = logging.getLogger("llmgw.daemon")
@@ -94,7 +94,7 @@ def check(config: ServerConfig, file: Path) -> None:
 
 async def run(config: ServerConfig) -> None:
     """Serve until SIGTERM or SIGINT; raises LlmgwError when it cannot start, with nothing left behind."""
-    stop = _stop_signal()
+    stop = stop_signal()
     await serve(config, stop, _announce)
 
 
@@ -113,7 +113,7 @@ def _announce(where: str) -> None:
 
 
 async def _serve(config: ServerConfig, store: Store, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
-    clock, boxes = Clock(), Mailboxes()
+    boxes = Mailboxes()
     settings = Settings(
         cluster=config.cluster,
         heartbeat=config.heartbeat,
@@ -181,21 +181,6 @@ def _holder(port: int) -> str:
     except psutil.Error:
         return ""
     return f"; {' and '.join(sorted(names))} listens there" if names else ""
-
-
-def _stop_signal() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; the next one has its usual effect."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
-
-    def first() -> None:
-        for each in signals:
-            loop.remove_signal_handler(each)
-        stop.set()
-
-    for each in signals:
-        loop.add_signal_handler(each, first)
-    return stop
 
 
 def _expected(error: BaseException) -> LlmgwError | None:

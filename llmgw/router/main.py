@@ -21,14 +21,13 @@ from llmgw.config.load import load_router
 from llmgw.core.errors import BadConfig, LlmgwError
 from llmgw.core.identity import Role
 from llmgw.core.views import Routes
+from llmgw.host.machine import machine_id
+from llmgw.host.systemd import set_up_logging
 from llmgw.router.run import Router
-from llmgw.wire.systemd import set_up_logging
 from llmgw.wire.tls import own_identity
 
 if TYPE_CHECKING:
     from llmgw.config.router import RouterConfig
-
-MACHINE_ID = Path("/etc/machine-id")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,16 +64,8 @@ def _check_identity(config: "RouterConfig", file: Path) -> None:
         raise BadConfig(str(file), None, "tls.certificate", "must be a router's", f"one for {me}")
 
 
-def machine() -> str:
-    """The id of this machine as agents report it; engines on its loopback are within reach."""
-    try:
-        return MACHINE_ID.read_text().strip()
-    except OSError:
-        return ""
-
-
 async def _serve(config: "RouterConfig", file: Path) -> None:
-    router = Router(config, machine=machine(), watch=lambda: _watch(config), file=str(file))
+    router = Router(config, machine=machine_id(), watch=lambda: _watch(config), file=str(file))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, router.stop)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from llmgw import __version__
 from llmgw.core.errors import BadConfig
+from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, status
 from llmgw.router.access import AccessLog
 from llmgw.router.api import PATHS, Gateway
 from llmgw.router.exchange import Exchanges
@@ -17,7 +18,6 @@ from llmgw.router.feed import Feed, Watch
 from llmgw.router.limits import Limits
 from llmgw.router.server import ClientConnection, Shared
 from llmgw.router.table import Table
-from llmgw.wire.systemd import READY, STOPPING, keep_alive, notify, status
 
 if TYPE_CHECKING:
     from llmgw.config.router import RouterConfig

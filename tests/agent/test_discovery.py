@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmgw.agent.discovery import gpu, machine, memory
+from llmgw.agent.discovery import gpu, memory
 from llmgw.agent.discovery.address import address_towards
 from llmgw.agent.discovery.cpu import cpu
 from llmgw.agent.discovery.inventory import inventory, usage
@@ -97,17 +97,6 @@ def test_a_limit_of_the_first_hierarchy(tmp_path: Path):
 
 
 # --- the machine ------------------------------------------------------------------------------------------------
-
-
-def test_the_machines_id_is_the_systems_or_one_that_we_keep(tmp_path: Path):
-    system = tmp_path / "machine-id"
-    system.write_text("0123456789abcdef0123456789abcdef\n")
-    assert machine.machine_id(tmp_path / "none", system) == "0123456789abcdef0123456789abcdef"
-    system.write_text("uninitialized\n")
-    (tmp_path / "state").mkdir()
-    ours = machine.machine_id(tmp_path / "state", system)
-    assert len(ours) == 32
-    assert machine.machine_id(tmp_path / "state", system) == ours
 
 
 async def test_the_address_is_the_one_on_the_route():

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from llmgw.agent.discovery.machine import boot_id
 from llmgw.agent.launch import pids, systemd
 from llmgw.agent.launch.launcher import Exit, LaunchFailed, Owner, Task
 from llmgw.agent.launch.session import SessionLauncher
 from llmgw.core.names import NodeName, ShardId
+from llmgw.host.machine import boot_id
 
 SHARD = ShardId("tiny/0.0")
 OWNER = Owner("demo", NodeName("node01"), f"i{os.getpid()}")

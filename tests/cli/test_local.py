@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from llmgw.agent.discovery.machine import boot_id
 from llmgw.agent.launch import pids
 from llmgw.cli.local import leftovers, weights
 from llmgw.cli.local.children import MARK, Children, environment
@@ -22,6 +21,7 @@ from llmgw.cli.local.ports import lease
 from llmgw.config.load import load_agent, load_client, load_router, load_server
 from llmgw.core.errors import ClusterCannot
 from llmgw.core.identity import Role
+from llmgw.host.machine import boot_id
 from llmgw.wire.tls import own_identity
 from tests.tiny import tiny_gguf
 

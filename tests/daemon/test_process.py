@@ -22,7 +22,6 @@ from llmgw.core.facts import Desired, Inventory, Report, ShardReport
 from llmgw.core.identity import Role
 from llmgw.core.shard import ShardState
 from llmgw.core.views import Noun
-from llmgw.daemon import main
 from llmgw.pki.authority import init, issue
 from tests.core.stage import inventory
 from tests.daemon.agent import agent
@@ -232,16 +231,6 @@ async def test_trouble_with_the_certificate_is_one_line(tmp_path: Path, trouble:
     assert len(said.splitlines()) == 1, said
     assert "control." in said
     assert "llmgw.db" not in os.listdir(tmp_path), "the store was touched before the certificate was looked at"
-
-
-async def test_the_first_signal_stops_and_the_next_one_kills() -> None:
-    """A stop that hangs must not have to be killed with -9."""
-    stop = main._stop_signal()
-    os.kill(os.getpid(), signal.SIGTERM)
-    await stop.wait()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 async def test_systemd_hears_ready_alive_and_stopping(tmp_path: Path, certificates: Certificates) -> None:

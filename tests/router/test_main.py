@@ -13,9 +13,9 @@ import pytest
 from llmgw.config.tls import TlsFiles
 from llmgw.core.identity import Role
 from llmgw.core.views import Routes
+from llmgw.host.machine import machine_id
 from llmgw.pki import authority
 from llmgw.router import remember
-from llmgw.router.main import machine
 from llmgw.wire.convert import to_wire
 from llmgw.wire.operator import v1
 from llmgw.wire.server import RpcServer
@@ -100,7 +100,7 @@ async def test_a_router_takes_its_routes_from_the_control_plane_and_ends_within_
         listen = _free_port()
         file = _config(certificates, _issue(certificates, "r1", Role.ROUTER), port, f"127.0.0.1:{listen}")
         process = await _start(file)
-        control.tables.put_nowait(table(replica(0, engine.port, machine=machine() or "x", host="127.0.0.1")))
+        control.tables.put_nowait(table(replica(0, engine.port, machine=machine_id() or "x", host="127.0.0.1")))
         await _until(process.stderr, b"1 models, live")
         wire = Wire(*await asyncio.open_connection("127.0.0.1", listen))
         wire.send(chat(b'{"model":"m","stream":true}'))
@@ -119,7 +119,7 @@ async def test_a_router_takes_its_routes_from_the_control_plane_and_ends_within_
 async def test_a_router_comes_back_without_a_control_plane(certificates, engine):
     """Nothing listens at its control address any more; the engine's replica is the one it was told of before."""
     (certificates / "state").mkdir()
-    remember.save(certificates / "state", table(replica(0, engine.port, machine=machine())))
+    remember.save(certificates / "state", table(replica(0, engine.port, machine=machine_id())))
     listen = _free_port()
     file = _config(certificates, _issue(certificates, "r1", Role.ROUTER), _free_port(), f"127.0.0.1:{listen}", "1h")
     process = await _start(file)

@@ -11,10 +11,10 @@ import os
 import signal
 from pathlib import Path
 
-from llmgw.agent.discovery.machine import boot_id
 from llmgw.agent.launch import files, pids
 from llmgw.cli.local.children import MARK
 from llmgw.core.errors import ClusterCannot
+from llmgw.host.machine import boot_id
 
 _GRACE = 2.0
 """Seconds that an engine has to end by itself."""

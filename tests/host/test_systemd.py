@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmgw.wire import systemd
+from llmgw.host import systemd
 
 
 def listening(path: str) -> socket.socket:
