@@ -20,19 +20,16 @@ GOAL = 1.4
 async def figures() -> AsyncIterator[Figure]:
     async with serving() as cluster:
         spent = await asyncio.to_thread(_spend, _commands(cluster))
-    for name in ("ctl", "ctl.dir"):
-        yield Figure(
-            name=name, value=min(spent[name]), unit="ms CPU", goal=GOAL, peer=PEER, peer_value=min(spent["peer"])
-        )
+    yield Figure(
+        name="ctl", value=min(spent["ctl"]), unit="ms CPU", goal=GOAL, peer=PEER, peer_value=min(spent["peer"])
+    )
 
 
 def _commands(cluster: LocalCluster) -> dict[str, list[str]]:
-    """Both speak TLS; `--dir` finds the cluster in a YAML file, as `--context` does."""
     ctl = [str(Path(sys.executable).with_name("llmgw")), "ctl", "nodes"]
     directory = cluster.plan.directory
     return {
         "ctl": [*ctl, "--server", cluster.made.control, "--tls", str(directory / "tls")],
-        "ctl.dir": [*ctl, "--dir", str(directory)],
         "peer": [sys.executable, "-c", PEER],
     }
 
