@@ -163,7 +163,7 @@ def test_configuration_has_every_key_and_no_other(file: str, model: type[BaseMod
 
 
 def test_the_readme_has_the_consoles_keys() -> None:
-    from llmgw.tui.keys import markdown
+    from llmgw.tui.screens.keytable import markdown
 
     assert markdown() in page("README.md")
 
@@ -241,4 +241,4 @@ def test_a_figure_is_ok_only_within_its_goal_and_when_it_was_measured(more: dict
 
 def test_bench_names_a_figure_that_it_does_not_know() -> None:
     done = subprocess.run([sys.executable, "-m", "bench", "speed"], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2 and "'speed' is not one of demo, stop, idle, ctl" in done.stderr
+    assert done.returncode == 2 and "'speed' is not one of demo, stop, idle, ctl, console" in done.stderr

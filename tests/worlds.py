@@ -7,12 +7,12 @@ from llmgw.core.facts import Cpu, EngineReport, Engines, Failure, FailureKind, I
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, Refusal
 from llmgw.core.shard import ShardState
+from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB, Bytes
 from llmgw.core.views import (
     AboutView,
     ModelState,
     ModelView,
-    NodeState,
     NodeView,
     NodeWarning,
     ReplicaView,
@@ -78,6 +78,7 @@ def node(
         engines=Engines(probed_at=T0 - 30, engines=engines),
         usage=Usage(memory_available=Bytes(memory // 2), load_average=0.7),
         promised=Bytes(promised),
+        usable=Bytes(memory - GIB // 2),
         warnings=warnings,
     )
 
@@ -119,6 +120,7 @@ def replica(
     retry_at: float | None = None,
     attempts: int = 0,
     adopted: bool = False,
+    outdated: bool = False,
 ) -> ReplicaView:
     running = state in (ShardState.STARTING, ShardState.READY, ShardState.DRAINING)
     shard = ShardView(
@@ -140,6 +142,7 @@ def replica(
         model=ModelName(model),
         state=state,
         adopted=adopted,
+        outdated=outdated,
         since=T0 - ago,
         shards=(shard,),
     )
@@ -151,8 +154,8 @@ def event(seq: int, ago: float, kind: EventKind, subject: str, text: str, cause:
 
 KILLED = Failure(
     kind=FailureKind.EXITED,
-    text="exit 137 after 41s, killed",
-    exit_status=137,
+    text="was ended by signal 9",
+    signal=9,
     last_lines=(
         "load_tensors: loading model tensors",
         "llama_kv_cache: CPU KV buffer size = 1024.00 MiB",
@@ -193,7 +196,9 @@ def one_node_lost() -> World:
             node("node02", NodeState.LOST, ago=252),
             node("node03", NodeState.UNREACHABLE, ago=8),
             node("node04", warnings=(skewed,), engines=(broken,)),
-            replace(node("node05", NodeState.LOST, ago=7200), inventory=None, engines=None, usage=None),
+            replace(
+                node("node05", NodeState.LOST, ago=7200), inventory=None, engines=None, usage=None, usable=Bytes(0)
+            ),
         ),
         models=(model("gemma", ModelState.DEGRADED, 1, 2),),
         replicas=(
@@ -206,7 +211,9 @@ def one_node_lost() -> World:
             event(48200, 252, EventKind.NODE_LOST, "node02", "silent for 60 s; 1 replica is placed elsewhere"),
             event(48201, 252, EventKind.REPLICA_PLACED, "gemma/2", "on node03, in place of gemma/1", 48200),
             event(48202, 80, EventKind.SHARD_STARTING, "gemma/2.0", "on node03, launch 1", 48201),
-            event(48205, 30, EventKind.SHARD_FAILED, "gemma/2.0", "exit 137 after 41s", 48202, lines=KILLED.last_lines),
+            event(
+                48205, 30, EventKind.SHARD_FAILED, "gemma/2.0", "was ended by signal 9", 48202, lines=KILLED.last_lines
+            ),
         ),
     )
 
@@ -249,7 +256,7 @@ def many_states() -> World:
             replica("gemma", 9, "node01"),
             replica("gemma", 10, "node02", ShardState.FAILED, failure=KILLED, retry_at=T0 + 38, attempts=2, ago=30),
             replica("gemma", 11, "node03", ShardState.DRAINING, ago=5),
-            replica("qwen3-0.6b-instruct", 0, "node03"),
+            replica("qwen3-0.6b-instruct", 0, "node03", outdated=True),
             replica("removed", 4, "node03", adopted=True),
         ),
         events=STORY,

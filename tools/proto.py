@@ -36,18 +36,21 @@ def files(root: Path) -> list[Path]:
     return sorted(path.relative_to(root) for path in [*found, root / "message_pool.py"] if path.exists())
 
 
+def differences(fresh: Path, wire: Path) -> list[str]:
+    """The files below `wire` that are missing, left over or not as generated below `fresh`."""
+    made, there = files(fresh), files(wire)
+    differ = [file for file in made if file not in there or not filecmp.cmp(fresh / file, wire / file, shallow=False)]
+    return [str(file) for file in [*differ, *(file for file in there if file not in made)]]
+
+
 def main() -> None:
     """Generate, or compare."""
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch)
         generate(fresh)
         if "--check" in sys.argv[1:]:
-            differ = [
-                str(f) for f in files(fresh) if not (WIRE / f).exists() or not filecmp.cmp(fresh / f, WIRE / f, False)
-            ]
-            stale = [str(f) for f in files(WIRE) if f not in files(fresh)]
-            if differ or stale:
-                sys.exit(f"not as generated: {', '.join(differ + stale)}; run: make proto")
+            if stale := differences(fresh, WIRE):
+                sys.exit(f"not as generated: {', '.join(stale)}; run: make proto")
             return
         for package in PACKAGES:
             shutil.rmtree(WIRE / package, ignore_errors=True)

@@ -2,8 +2,9 @@
 
 import contextlib
 import hashlib
-import os
 from pathlib import Path
+
+from llmgw.host import files
 
 _MOST = 16 << 20
 
@@ -15,7 +16,7 @@ class Damaged(Exception):
 def write(path: Path, text: str) -> None:
     """Replace `path` by `text` at once, readable by us alone, on the disk when this returns. Raises OSError."""
     body = text.encode()
-    _replace(path, b"sha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    files.replace(path, b"sha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
 
 def read(path: Path) -> str | None:
@@ -41,28 +42,14 @@ def put_aside(path: Path) -> Path:
 
 def write_secret(path: Path, secret: str) -> None:
     """Write a file that nobody else can read at any moment."""
-    _replace(path, secret.encode() + b"\n")
+    files.replace(path, secret.encode() + b"\n")
 
 
 def make_private(directory: Path) -> None:
-    """Make the directory, and let nobody else in. Raises OSError."""
+    """Make the directory, and let nobody else in. Raises OSError.
+
+    What is as it should be is not touched: also a disk that takes no more writes may hold what we need.
+    """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.chmod(0o700)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.new")
-    # Left over from a cut: whose mode and content it has is unknown.
-    with contextlib.suppress(FileNotFoundError):
-        beside.unlink()
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with open(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    if directory.stat().st_mode & 0o777 != 0o700:
+        directory.chmod(0o700)

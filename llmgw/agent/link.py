@@ -40,10 +40,13 @@ _LEAVE_TIME = 0.7
 _AFTER_REFUSAL = 5.0
 """Seconds before a refused agent asks again: what is wrong is mended by people."""
 
+_TROUBLE = (LlmgwError, OSError)
+"""What ends a session; an OSError is of the machine, as when it does not say how much memory is left."""
+
 _Wire = ClientLink[v1.AgentMessage, v1.ControlMessage]
 
 
-class End(Enum):
+class How(Enum):
     """How a session ended."""
 
     ASKED = "asked"
@@ -55,10 +58,10 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SessionEnd:
     """A session that is over."""
 
-    how: End
+    how: How
     cause: str
 
 
@@ -100,25 +103,25 @@ class Link:
             address = self._control[turn % len(self._control)]
             ended = await self._session(address)
             self._log_end(address, ended)
-            if ended.how is End.ASKED:
+            if ended.how is How.ASKED:
                 return
             turn += 1
-            least = _AFTER_REFUSAL if ended.how is End.REFUSED else 0.0
+            least = _AFTER_REFUSAL if ended.how is How.REFUSED else 0.0
             await _either(self._stop.wait(), self._backoff.next(least))
 
-    def _log_end(self, address: Address, ended: Ended) -> None:
+    def _log_end(self, address: Address, ended: SessionEnd) -> None:
         """Each cause once for each address: an agent that finds nobody for a night writes one line, not a thousand."""
         subject = f"control plane {address}"
         cause = ended.cause.removeprefix(f"{subject}: ")
-        if ended.how is End.ASKED:
+        if ended.how is How.ASKED:
             _log.info("%s: left, %s", subject, cause)
         elif self._told.get(address) != cause:
-            _log.log(logging.ERROR if ended.how is End.REFUSED else logging.WARNING, "%s: %s", subject, cause)
+            _log.log(logging.ERROR if ended.how is How.REFUSED else logging.WARNING, "%s: %s", subject, cause)
         self._told[address] = cause
 
     # --- a session ----------------------------------------------------------------------------------------------
 
-    async def _session(self, address: Address) -> Ended:
+    async def _session(self, address: Address) -> SessionEnd:
         """Dial, and stay until something ends it; never raises for what the other end does."""
         async with asyncio.TaskGroup() as group:
             talk = group.create_task(self._talk(address), name=f"session with {address}")
@@ -129,19 +132,19 @@ class Link:
                 await asyncio.wait([talk], timeout=_LEAVE_TIME)
             talk.cancel()
             stop.cancel()
-        return Ended(End.ASKED, "while connecting") if talk.cancelled() else talk.result()
+        return SessionEnd(How.ASKED, "while connecting") if talk.cancelled() else talk.result()
 
-    async def _talk(self, address: Address) -> Ended:
+    async def _talk(self, address: Address) -> SessionEnd:
         try:
             async with (
                 Channel(address.host, address.port, self._files) as channel,
                 channel.link(PATH, v1.AgentMessage, v1.ControlMessage) as link,
             ):
                 return await self._registered(channel, link, address)
-        except LlmgwError as error:
-            return Ended(End.LOST, str(error))
+        except _TROUBLE as error:
+            return SessionEnd(How.LOST, str(error))
 
-    async def _registered(self, channel: Channel, link: _Wire, address: Address) -> Ended:
+    async def _registered(self, channel: Channel, link: _Wire, address: Address) -> SessionEnd:
         seen = self._news.count
         registration = await self._registration(address)
         await _send(link, registration)
@@ -149,24 +152,27 @@ class Link:
             async with asyncio.timeout(_ANSWER_TIME):
                 answer = await _next(link)
         except TimeoutError:
-            return Ended(End.LOST, f"no answer to the registration within {_ANSWER_TIME:.0f}s")
+            return SessionEnd(How.LOST, f"no answer to the registration within {_ANSWER_TIME:.0f}s")
         match answer:
             case Accepted():
                 pass
             case facts.Refused():
                 return self._refused(answer)
             case None:
-                return Ended(End.LOST, "it ended the stream without an answer to the registration")
+                return SessionEnd(How.LOST, "it ended the stream without an answer to the registration")
             case _:
-                return Ended(End.LOST, f"it answered the registration with {type(answer).__name__}")
-        self._backoff.reset()
+                return SessionEnd(How.LOST, f"it answered the registration with {type(answer).__name__}")
         self._told.clear()
         _log.info("control plane %s: registered, epoch %d", address, answer.epoch)
         heartbeat = min(max(answer.heartbeat, 0.05), 60.0)
         channel.give_up_after(max(_UNACKNOWLEDGED, 3 * heartbeat))
-        return await self._stay(link, self._speak(link, heartbeat, registration, seen))
+        begun = clock.now()
+        try:
+            return await self._stay(link, self._speak(link, heartbeat, registration, seen))
+        finally:
+            self._backoff.was_registered(clock.now() - begun)
 
-    async def _stay(self, link: _Wire, speaking: Awaitable[Ended]) -> Ended:
+    async def _stay(self, link: _Wire, speaking: Awaitable[SessionEnd]) -> SessionEnd:
         async with asyncio.TaskGroup() as group:
             hear = group.create_task(_typed(self._hear(link)), name="hear")
             speak = group.create_task(_typed(speaking), name="speak")
@@ -178,7 +184,7 @@ class Link:
             if not task.cancelled():
                 return task.result()
         await self._leave(link)
-        return Ended(End.ASKED, "as asked")
+        return SessionEnd(How.ASKED, "as asked")
 
     async def _leave(self, link: _Wire) -> None:
         try:
@@ -188,7 +194,7 @@ class Link:
             _log.info("the goodbye did not arrive: %s", error)
 
     async def _registration(self, address: Address) -> Registration:
-        own, obeyed = self._own, self._node.obeyed
+        own, epoch = self._own, self._node.epoch
         inventory = self._survey.inventory
         assert inventory is not None  # the first look ends before the first session begins
         return Registration(
@@ -200,15 +206,15 @@ class Link:
             inventory=inventory,
             engines=self._survey.engines,
             shards=self._node.reports(),
-            cluster=obeyed.cluster if obeyed else "",
-            epoch=obeyed.epoch if obeyed else 0,
+            cluster=own.identity.cluster if epoch else "",
+            epoch=epoch,
         )
 
-    def _refused(self, refusal: facts.Refused) -> Ended:
+    def _refused(self, refusal: facts.Refused) -> SessionEnd:
         claim = f"our certificate is for {self._own.identity}, we say that we are node {self._own.node}"
-        return Ended(End.REFUSED, f"refused ({refusal.code}): {refusal.text}; {claim}")
+        return SessionEnd(How.REFUSED, f"refused ({refusal.code}): {refusal.text}; {claim}")
 
-    async def _hear(self, link: _Wire) -> Ended:
+    async def _hear(self, link: _Wire) -> SessionEnd:
         while True:
             match await _next(link):
                 case Desired() as desired:
@@ -216,11 +222,11 @@ class Link:
                 case facts.Refused() as refusal:
                     return self._refused(refusal)
                 case Accepted():
-                    return Ended(End.LOST, "it accepted the registration a second time")
+                    return SessionEnd(How.LOST, "it accepted the registration a second time")
                 case None:
-                    return Ended(End.LOST, "it ended the stream without a reason")
+                    return SessionEnd(How.LOST, "it ended the stream without a reason")
 
-    async def _speak(self, link: _Wire, heartbeat: float, told: Registration, seen: int) -> Ended:
+    async def _speak(self, link: _Wire, heartbeat: float, told: Registration, seen: int) -> SessionEnd:
         """Beat at the interval that was asked for, and tell at once what is new since `told`, at which `seen` was."""
         loop = asyncio.get_running_loop()
         due = loop.time() + heartbeat
@@ -254,11 +260,11 @@ async def _next(link: _Wire) -> facts.ControlMessage | None:
     return None
 
 
-async def _typed(talk: Awaitable[Ended]) -> Ended:
+async def _typed(talk: Awaitable[SessionEnd]) -> SessionEnd:
     try:
         return await talk
-    except LlmgwError as error:
-        return Ended(End.LOST, str(error))
+    except _TROUBLE as error:
+        return SessionEnd(How.LOST, str(error))
 
 
 async def _either(event: Awaitable[object], seconds: float) -> None:

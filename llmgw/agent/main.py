@@ -15,6 +15,8 @@ import uvloop
 
 from llmgw import __version__
 from llmgw.agent import keep
+from llmgw.agent.examine import examine
+from llmgw.agent.launch import namesakes
 from llmgw.agent.launch.forms import launcher
 from llmgw.agent.launch.launcher import Owner
 from llmgw.agent.launch.ports import ephemeral, overlap
@@ -26,10 +28,11 @@ from llmgw.agent.start import Starter
 from llmgw.agent.survey import Survey
 from llmgw.config.agent import AgentConfig
 from llmgw.config.load import load_agent
-from llmgw.core.errors import BadConfig, LlmgwError, Rejected
+from llmgw.core.errors import BadConfig, Rejected
 from llmgw.core.identity import Identity, Role
 from llmgw.core.names import NodeName
 from llmgw.host.machine import boot_id, machine_id
+from llmgw.host.program import exits, run_program
 from llmgw.host.signals import stop_signal
 from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
 from llmgw.wire.tls import client_context, own_identity
@@ -41,29 +44,38 @@ _PROBE_PATIENCE = 3.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the agent until it is told to stop; the exit status is 0, 2 for a fault of the configuration, 70 for ours."""
+    """Run the agent until it is told to stop; returns the exit status as `host.program` says it."""
     parser = argparse.ArgumentParser(
-        prog="llmgw-agent", description="Describes this node to the control plane and runs the engines it asks for."
+        prog="llmgw-agent",
+        description="Describes this node to the control plane and runs the engines it asks for.",
+        epilog=exits({}),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config", type=Path, default=DEFAULT, metavar="FILE", help=f"default: {DEFAULT}")
-    parser.add_argument("--check", action="store_true", help="check the configuration and the certificate, and end")
+    parser.add_argument("--config", type=Path, default=DEFAULT, metavar="FILE", help="agent.yaml (%(default)s)")
+    parser.add_argument("--check", action="store_true", help="only say whether the configuration can be used")
     parser.add_argument("--version", action="version", version=f"llmgw-agent {__version__}")
     arguments = parser.parse_args(argv)
     set_up_logging()
-    try:
-        config = load_agent(arguments.config)
-        identity = checked_identity(config)
-        if arguments.check:
-            print(f"{arguments.config}: node {config.node} of cluster {identity.cluster}, in order")
-            return 0
-        with _alone(config, identity) as owner:
-            uvloop.run(serve(config, identity, owner))
-    except LlmgwError as error:
-        print(f"llmgw-agent: {error}", file=sys.stderr)
-        return error.exit_status
-    except KeyboardInterrupt:
-        return 130
+    return run_program("llmgw-agent", lambda: _run(arguments.config, check=arguments.check))
+
+
+def _run(file: Path, *, check: bool) -> int:
+    config = load_agent(file)
+    identity = checked_identity(config)
+    if check:
+        return _check(file, config, identity)
+    with _alone(config, identity) as owner:
+        uvloop.run(serve(config, identity, owner))
     return 0
+
+
+def _check(file: Path, config: AgentConfig, identity: Identity) -> int:
+    faults = asyncio.run(examine(config, identity))
+    for fault in faults:
+        print(f"{file}: {fault}", file=sys.stderr)
+    if not faults:
+        print(f"{file}: good: node {config.node} of cluster {identity.cluster}")
+    return Rejected.exit_status if faults else 0
 
 
 def checked_identity(config: AgentConfig) -> Identity:
@@ -92,6 +104,8 @@ async def serve(config: AgentConfig, identity: Identity, owner: Owner) -> None:
         address=config.address,
     )
     if warning := overlap(config.engine_ports, ephemeral()):
+        _log.warning("%s", warning)
+    if warning := namesakes.warning(owner):
         _log.warning("%s", warning)
     launches = launcher(config.launcher, owner, boot)
     records, survey = Records(config.state), Survey(config, news)
@@ -139,7 +153,8 @@ def _alone(config: AgentConfig, identity: Identity) -> Iterator[Owner]:
     with contextlib.ExitStack() as held:
         try:
             keep.make_private(state)
-            lock = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # Not to be written: a disk that takes no more writes does not keep the agent from its engines.
+            lock = os.open(state / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             held.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             owner = _claimed(state, identity.cluster, config.name)

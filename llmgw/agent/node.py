@@ -17,14 +17,15 @@ from llmgw.agent.engines.probe import ADAPTERS
 from llmgw.agent.launch import log
 from llmgw.agent.launch.launcher import Alive, Exit, Launcher
 from llmgw.agent.news import News
+from llmgw.agent.patience import PAUSE, TROUBLE, Grievance, until_done, words
 from llmgw.agent.records import Records
 from llmgw.agent.start import CannotStart, Starter
 from llmgw.agent.threads import aside
 from llmgw.agent.watch import Watch
-from llmgw.core import converge, local
+from llmgw.core import converge, local_shard
 from llmgw.core.converge import Forget, Launch, Stop
 from llmgw.core.facts import Desired, ShardOrder, ShardReport
-from llmgw.core.local import Doing, Ended, Launched, Outcome, Process, Refused, Shard
+from llmgw.core.local_shard import Doing, Ended, Forgotten, Launched, LocalShard, NotStarted, Outcome, Process
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardState
 from llmgw.host import clock
@@ -35,8 +36,6 @@ _STOP_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL."""
 _STOP_AGAIN = 30.0
 """Seconds after which an engine that the kernel holds is killed again."""
-_DISK_RETRY = 5.0
-"""Seconds before a Desired that the disk did not take is tried again."""
 
 
 class Node:
@@ -47,14 +46,18 @@ class Node:
     ) -> None:
         self._cluster, self._start_timeout = cluster, start_timeout
         self._records, self._starter, self._launcher, self._news = records, starter, launcher, news
-        self._shards = dict[ShardId, Shard]()
+        self._shards = dict[ShardId, LocalShard]()
         self._watches = dict[ShardId, Watch]()
         self._inbox = deque[Desired | tuple[ShardId, Outcome]]()
         self._arrived = asyncio.Event()
         self._objections = set[str]()
         self._untaken: Desired | None = None
         self._unsaved = set[ShardId]()
+        self._obeying = Grievance(_log, "what to run cannot be kept, so it is not done yet")
+        self._keeping = Grievance(_log, "what is known of the shards cannot be kept")
         self.obeyed: Desired | None = None
+        self.epoch = 0
+        """The highest that was ever obeyed, 0 for none."""
 
     # --- for the link -------------------------------------------------------------------------------------------
 
@@ -64,18 +67,20 @@ class Node:
 
     def reports(self) -> tuple[ShardReport, ...]:
         """Every shard as it is now."""
-        return local.reports(self._shards[name] for name in sorted(self._shards))
+        return local_shard.reports(self._shards[name] for name in sorted(self._shards))
 
     # --- starting -----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Read what was kept and find the engines that run. Nothing is started or stopped yet. Raises OSError."""
+        """Read what was kept and find the engines that run, however long that takes: a registration without an engine
+        would say that there is none. Nothing is started or stopped yet. Raises OSError."""
         self._records.make()
-        desired = self._records.desired()
-        if desired is not None and (objection := converge.objection(desired, None, self._cluster)):
+        self.epoch, desired = self._records.epoch(), self._records.desired()
+        if desired is not None and (objection := converge.objection(desired, self.epoch, self._cluster)):
             _log.warning("the kept list of what to run is not obeyed: %s", objection)
             desired = None
         self.obeyed = desired
+        self.epoch = max(self.epoch, desired.epoch if desired else 0)
         async with asyncio.TaskGroup() as group:
             for record in self._records.shards():
                 group.create_task(self._adopt(record), name=f"adopt {record.shard}")
@@ -87,7 +92,10 @@ class Node:
             _log.warning("shard %s: this agent does not know how to run its engine; it is left alone", name)
             return
         directory = self._records.directory(name)
-        found = await self._launcher.find(name, record.launch, directory) if record.launch else None
+        found = None
+        if record.launch:
+            grievance = Grievance(_log, f"shard {name}: whether its engine runs is not known")
+            found = await until_done(lambda: self._launcher.find(name, record.launch, directory), grievance)
         process, ready = None, False
         # A record with a port is of an engine whose end was not told yet.
         if found is not None and record.port is not None:
@@ -97,10 +105,10 @@ class Node:
                 ready = await self._watched(order, record.launch, found, process).ready()
                 _log.info("shard %s: adopted pid %d, launch %d", name, process.pid, record.launch)
         now = clock.now()
-        shard = local.recalled(record, order, process, ready=ready, now=now, start_timeout=self._start_timeout)
+        shard = local_shard.recalled(record, order, process, ready=ready, now=now, start_timeout=self._start_timeout)
         self._shards[name] = shard
         if watch := self._watches.get(name):
-            watch.turn(shard.state)
+            watch.turn(shard.state, shard.was_ready)
         if process is not None and isinstance(found, Exit):
             lines = log.tail(self._records.log(name))
             end = Ended(launch=shard.launch, exit_status=found.status, signal=found.signal, last_lines=lines)
@@ -137,8 +145,8 @@ class Node:
 
     async def _next(self) -> None:
         due = converge.next_due(self._shards.values())
-        if self._untaken is not None:
-            due = min(due or float("inf"), clock.now() + _DISK_RETRY)
+        if self._untaken is not None or self._unsaved:
+            due = min(due or float("inf"), clock.now() + PAUSE)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if due is None else max(0.0, due - clock.now())):
                 await self._arrived.wait()
@@ -153,19 +161,22 @@ class Node:
             self._apply(*item)
 
     async def _obey(self, desired: Desired) -> None:
-        objection = converge.objection(desired, self.obeyed, self._cluster)
+        objection = converge.objection(desired, self.epoch, self._cluster)
         if objection is not None:
             if objection not in self._objections:
                 self._objections.add(objection)
                 _log.error("what the control plane wants is not obeyed: %s", objection)
             return
         try:
+            if desired.epoch > self.epoch:
+                await aside(self._records.save_epoch, desired.epoch)
+                self.epoch = desired.epoch
             await aside(self._records.save_desired, desired)
         except OSError as error:
-            if self._untaken is None:
-                _log.error("what to run cannot be kept, so it is not done yet: %s", error)
+            self._obeying.tell(error)
             self._untaken = desired
             return
+        self._obeying.over()
         self._untaken = None
         self.obeyed = desired
 
@@ -175,28 +186,37 @@ class Node:
             return
         if isinstance(outcome, Ended) and outcome.launch == before.launch:
             self._watches.pop(name, None)
-        self._change(name, before, local.happened(before, outcome, clock.now(), self._start_timeout))
+        after = local_shard.happened(before, outcome, clock.now(), self._start_timeout)
+        if after is not None:
+            self._change(name, before, after)
+            return
+        del self._shards[name]
+        _log.info("shard %s: nothing of it is left", name)
+        self._news.ring()
 
-    def _change(self, name: ShardId, before: Shard | None, after: Shard) -> None:
+    def _change(self, name: ShardId, before: LocalShard | None, after: LocalShard) -> None:
         self._shards[name] = after
-        if before is None or local.report(before) != local.report(after):
+        if before is None or local_shard.report(before) != local_shard.report(after):
             _tell(name, before, after)
             self._unsaved.add(name)
             self._news.ring()
         if watch := self._watches.get(name):
-            watch.turn(after.state)
+            watch.turn(after.state, after.was_ready)
 
     async def _flush(self) -> None:
-        """Keep what changed. While a shard is launched its record is the starter's."""
+        """Keep what changed; what the disk does not take is kept later. While a shard is launched its record is the
+        starter's, and one that is being forgotten needs none."""
         for name in sorted(self._unsaved):
             shard = self._shards.get(name)
-            if shard is None or shard.doing is Doing.LAUNCHING:
-                continue
-            try:
-                await aside(self._records.save, local.report(shard))
-            except OSError as error:
-                _log.error("shard %s: what is known of it cannot be kept: %s", name, error)
-        self._unsaved.clear()
+            if shard is not None and shard.doing not in (Doing.LAUNCHING, Doing.FORGETTING):
+                try:
+                    await aside(self._records.save, local_shard.report(shard))
+                except OSError as error:
+                    self._keeping.tell(error)
+                    continue
+            self._unsaved.discard(name)
+        if not self._unsaved:
+            self._keeping.over()
 
     async def _decide(self, group: asyncio.TaskGroup) -> None:
         now = clock.now()
@@ -214,25 +234,21 @@ class Node:
                 case Stop():
                     group.create_task(self._stop(step), name=f"stop {step.shard}")
                 case Forget():
-                    # Told as gone when nothing of it is left, not before.
-                    await self._forget(step)
-                    self._shards.pop(step.shard, None)
-                    self._news.ring()
+                    group.create_task(self._forget(step), name=f"forget {step.shard}")
 
     # --- jobs ---------------------------------------------------------------------------------------------------
 
     async def _launch(self, step: Launch, attempts: int) -> None:
         name = step.order.shard
         try:
-            await self._launcher.clear(name, self._records.directory(name))
             started = await self._starter.start(step, attempts, self._ports)
         except CannotStart as error:
-            self._put_outcome(name, Refused(launch=step.launch, text=str(error)))
+            self._put_outcome(name, NotStarted(launch=step.launch, text=str(error)))
             return
         except Exception:  # the supervisor of launches: a fault over one order must not take the node's others along
             _log.exception("shard %s: the launch met a fault of ours", name)
             text = "the agent met a fault of its own; its log on the node says which"
-            self._put_outcome(name, Refused(launch=step.launch, text=text))
+            self._put_outcome(name, NotStarted(launch=step.launch, text=text))
             return
         watch = self._watched(step.order, step.launch, started.alive, started.process)
         self._put_outcome(name, Launched(launch=step.launch, process=started.process))
@@ -247,7 +263,10 @@ class Node:
             return
         _log.info("shard %s: stopped, because %s", step.shard, step.why)
         while not watch.over.is_set():
-            await watch.alive.stop(_STOP_GRACE)
+            try:
+                await watch.alive.stop(_STOP_GRACE)
+            except TROUBLE as error:
+                _log.error("shard %s: pid %d cannot be stopped: %s", step.shard, watch.alive.pid, words(error))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_AGAIN):
                     await watch.over.wait()
@@ -255,12 +274,17 @@ class Node:
             _log.warning("shard %s: pid %d does not end; tried again", step.shard, watch.alive.pid)
 
     async def _forget(self, step: Forget) -> None:
-        await self._launcher.clear(step.shard, self._records.directory(step.shard))
-        await aside(self._records.forget, step.shard)
-        _log.info("shard %s: nothing of it is left", step.shard)
+        """Remove all of a shard, however long that takes: it is told as gone when nothing of it is left, not before."""
+
+        async def remove() -> None:
+            await self._launcher.clear(step.shard, self._records.directory(step.shard))
+            await aside(self._records.forget, step.shard)
+
+        await until_done(remove, Grievance(_log, f"shard {step.shard}: what is left of it cannot be removed"))
+        self._put_outcome(step.shard, Forgotten(launch=step.launch))
 
 
-def _tell(name: ShardId, before: Shard | None, after: Shard) -> None:
+def _tell(name: ShardId, before: LocalShard | None, after: LocalShard) -> None:
     """One line for each change of state."""
     if before is not None and before.state is after.state and before.failure == after.failure:
         return

@@ -1,5 +1,6 @@
 """What does the agent know after it was gone? The last Desired, and one record per shard in a directory of its own."""
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ class Records:
     """The files of one agent under its state directory. Methods raise OSError where the disk does not do its part."""
 
     def __init__(self, state: Path) -> None:
-        self._desired, self._shards = state / "desired.json", state / "shards"
+        self._desired, self._epoch, self._shards = state / "desired.json", state / "epoch", state / "shards"
 
     def make(self) -> None:
         """Make the directories."""
@@ -42,6 +43,21 @@ class Records:
     def desired(self) -> Desired | None:
         """Return the last one obeyed. A damaged file is put aside and told: nothing is stopped for want of it."""
         return self._read(self._desired, v1.Desired, Desired)
+
+    def save_epoch(self, epoch: int) -> None:
+        """Keep the highest epoch that was obeyed, apart from what it asked for: the one may be damaged, and the other
+        must still say which leader is an old one."""
+        keep.write(self._epoch, str(epoch))
+
+    def epoch(self) -> int:
+        """The highest epoch that was obeyed, 0 when none is known."""
+        try:
+            return int(keep.read(self._epoch) or "0")
+        except (keep.Damaged, ValueError) as error:
+            _log.error("%s cannot be used (%s); it is kept as %s", self._epoch, error, keep.put_aside(self._epoch))
+        except OSError as error:
+            _log.error("%s cannot be read: %s", self._epoch, error.strerror)
+        return 0
 
     # --- shards -------------------------------------------------------------------------------------------------
 
@@ -87,7 +103,8 @@ class Records:
 
     def forget(self, shard: ShardId) -> None:
         """Remove all that is kept of a shard."""
-        shutil.rmtree(self.directory(shard), ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.directory(shard))
 
     def _read(self, path: Path, message: type[betterproto2.Message], core: type[T]) -> T | None:
         try:
@@ -98,5 +115,8 @@ class Records:
             value: T = from_wire(message.from_json(text, ignore_unknown_fields=True), core)
         except (keep.Damaged, BadMessage, BadName, ValueError, TypeError, LookupError, AttributeError) as error:
             _log.error("%s cannot be used (%s); it is kept as %s", path, error, keep.put_aside(path))
+            return None
+        except OSError as error:
+            _log.error("%s cannot be read: %s", path, error.strerror)
             return None
         return value

@@ -19,7 +19,7 @@ class Ran:
     out: str
     err: str
     problem: str = ""
-    """Why there is no status."""
+    """Why there is no status, as a fact about the program."""
 
     @property
     def ok(self) -> bool:
@@ -50,12 +50,12 @@ async def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | N
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        return Ran(None, "", "", problem=f"{argv[0]} cannot be started: {_reason(error)}")
+        return Ran(None, "", "", problem=f"cannot be started: {_reason(error)}")
     try:
         async with asyncio.timeout(timeout):
             out, err, status = await asyncio.gather(_read(process.stdout), _read(process.stderr), process.wait())
     except TimeoutError:
-        return Ran(None, "", "", problem=f"{os.path.basename(argv[0])} did not end within {timeout:.0f}s")
+        return Ran(None, "", "", problem=f"did not end within {timeout:.0f}s")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

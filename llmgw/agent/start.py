@@ -14,6 +14,7 @@ from llmgw.agent.environment import engine_environment
 from llmgw.agent.launch import log
 from llmgw.agent.launch.launcher import Alive, Launcher, LaunchFailed, Task
 from llmgw.agent.launch.ports import NoPort, ephemeral, lease
+from llmgw.agent.patience import words
 from llmgw.agent.records import Records
 from llmgw.agent.survey import Survey
 from llmgw.agent.threads import aside
@@ -21,7 +22,7 @@ from llmgw.config.agent import AgentConfig
 from llmgw.core.converge import Launch
 from llmgw.core.errors import BadProfile
 from llmgw.core.facts import Exposure, Secret, ShardOrder, ShardReport
-from llmgw.core.local import Process
+from llmgw.core.local_shard import Process
 from llmgw.core.shard import ShardState
 from llmgw.core.units import Bytes
 from llmgw.host import clock
@@ -57,8 +58,7 @@ class Starter:
         except (BadProfile, LaunchFailed, NoPort) as error:
             raise CannotStart(str(error)) from None
         except OSError as error:
-            what = error.filename or "the node"
-            raise CannotStart(f"{what}: {(error.strerror or type(error).__name__).lower()}") from None
+            raise CannotStart(words(error) if error.filename else f"the node: {words(error)}") from None
 
     async def _start(self, step: Launch, attempts: int, in_use: Callable[[], Collection[int]]) -> Started:
         await self._check(step.order)

@@ -1,17 +1,25 @@
-"""How is an engine that runs? Asks for its health, sees its end, and tells what changed."""
+"""How is an engine that runs? Asks for its health, sees its end, and tells what changed.
+
+An engine that was ready and does not answer for its health is at work when its metrics answer, or when its processes
+used a hundredth of the time since the last question: waiting alone takes less, and serving takes more.
+"""
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from llmgw.agent.engines import ask
 from llmgw.agent.engines.adapter import Adapter, Ready
-from llmgw.agent.launch import log
+from llmgw.agent.launch import log, pids
 from llmgw.agent.launch.launcher import Alive
+from llmgw.agent.patience import Grievance, until_done
 from llmgw.agent.threads import aside
-from llmgw.core.local import Ended, Healthy, Idle, Outcome, Process, Unhealthy
+from llmgw.core.local_shard import Ended, Healthy, Idle, Outcome, Process, Unhealthy, Working
 from llmgw.core.shard import ShardState
+
+_log = logging.getLogger(__name__)
 
 STARTING, READY, DRAINING = 0.25, 2.0, 0.5
 """Seconds between questions in each state."""
@@ -19,6 +27,8 @@ SILENCES = 3
 """Questions in a row without a good answer before a ready engine counts as not ready: a busy one may miss one."""
 _LOG_EVERY = 30
 """Questions between looks at the length of the log."""
+_LEAST_WORK = 0.01
+"""Of one processor's time: who uses less does nothing."""
 
 
 class Watch:
@@ -41,25 +51,30 @@ class Watch:
         self._turned = asyncio.Event()
         self._silences = 0
         self._proven = False
+        self._was_ready = False
+        self._used: tuple[float, float] | None = None  # when last looked, and seconds of CPU by then
         self._asked = 0
+        self._bounding = Grievance(_log, f"{log_file} cannot be kept short")
+        self._waiting = Grievance(_log, f"pid {process.pid} is not known to run or not")
 
     @property
     def port(self) -> int:
         """Where the engine listens."""
         return self._process.port
 
-    def turn(self, state: ShardState) -> None:
-        """The shard is in this state now: ask about what matters in it."""
+    def turn(self, state: ShardState, was_ready: bool = False) -> None:
+        """The shard is in this state now, and its engine was ready before or not: ask about what matters in it."""
+        self._was_ready = was_ready
         if state is not self._state:
             self._state = state
-            self._silences = 0
+            self._silences, self._used = 0, None
             self._turned.set()
 
     async def run(self, launched_at: float) -> None:
         """Watch until the engine is gone and its end was told."""
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(self._ask_on(), name=f"health of pid {self._process.pid}")
-            exit = await self.alive.ended()
+            exit = await until_done(self.alive.ended, self._waiting)
             asking.cancel()
         self.over.set()
         last_lines = await aside(log.tail, self._log, launched_at)
@@ -70,14 +85,22 @@ class Watch:
             self._turned.clear()
             await self._ask()
             if self._asked % _LOG_EVERY == 0:
-                await aside(log.bound, self._log)
+                await self._bound_log()
             self._asked += 1
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._turned.wait()
 
+    async def _bound_log(self) -> None:
+        try:
+            await aside(log.bound, self._log)
+        except OSError as error:
+            self._bounding.tell(error)
+        else:
+            self._bounding.over()
+
     def _pause(self) -> float:
-        if self._state is ShardState.STARTING:
+        if self._state is ShardState.STARTING and not self._was_ready:
             return STARTING
         return DRAINING if self._state is ShardState.DRAINING else READY
 
@@ -86,6 +109,8 @@ class Watch:
             case ShardState.STARTING:
                 if await self.ready():
                     self._tell(Healthy(launch=self.launch))
+                elif self._was_ready and await self._works():
+                    self._tell(Working(launch=self.launch))
             case ShardState.READY:
                 await self._still_ready()
             case ShardState.DRAINING:
@@ -101,6 +126,18 @@ class Watch:
         if not self._proven:
             self._proven = await ask.ours(self._adapter, self._process)
         return self._proven
+
+    async def _works(self) -> bool:
+        """Whether it does something though it is not ready. What cannot be found out counts as work."""
+        try:
+            used = pids.cpu_time(self._process.pid)
+        except OSError:
+            return True
+        now = asyncio.get_running_loop().time()
+        before, self._used = self._used, (now, used)
+        if before is not None and used - before[1] >= _LEAST_WORK * (now - before[0]):
+            return True
+        return (await ask.get(self._process, self._adapter.METRICS)).status == 200
 
     async def _still_ready(self) -> None:
         answer = await ask.ready(self._adapter, self._process)

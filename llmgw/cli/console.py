@@ -1,5 +1,6 @@
 """`llmgw console`: which cluster the console is to watch, and whether it may act on it."""
 
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from llmgw.ctl.where import where
 
 def main(argv: Sequence[str]) -> int:
     """Open the console and return its exit status."""
+    # As in ctl: what imports make is no garbage, and looking through it costs a tenth of the time to the first frame.
+    gc.disable()
     parser = Parser("llmgw console", "Watch and steer a cluster in the terminal.", example="llmgw console --dir demo")
     place = parser.add_argument_group("where the cluster is (default: the socket /run/llmgw/llmgwd.sock of this host)")
     place.add_argument("--dir", type=Path, metavar="D", help="a demo's directory")
@@ -19,10 +22,11 @@ def main(argv: Sequence[str]) -> int:
         "--tls",
         type=Path,
         metavar="DIR",
-        help="with --server: operator.crt, operator.key and authority.crt (default ~/.config/llmgw)",
+        help="with --server: its NAME.crt, NAME.key and authority.crt (default ~/.config/llmgw)",
     )
     place.add_argument("--context", metavar="NAME", help="what ~/.config/llmgw/NAME.yaml says")
     parser.add_argument("--read-only", action="store_true", help="without the keys that change something")
+    parser.add_argument("--note", default="", metavar="TEXT", help="shown in the header and in the help")
     asked = parser.parse_args(argv)
     found = where(directory=asked.dir, servers=tuple(asked.server), tls=asked.tls, context=asked.context)
     if not terminal():
@@ -30,7 +34,9 @@ def main(argv: Sequence[str]) -> int:
     # Not above: a wrong option or place is answered before the toolkit of the console is loaded.
     from llmgw.tui.app import run
 
-    return run(found, asked.read_only)
+    gc.freeze()
+    gc.enable()
+    return run(found, asked.read_only, asked.note)
 
 
 def terminal() -> bool:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from llmgw.cli.console import terminal
 from llmgw.cli.main import state_home
 from llmgw.cli.parser import Parser
-from llmgw.core.errors import Rejected
+from llmgw.core.errors import LlmgwError, Rejected
 
 if TYPE_CHECKING:
     from llmgw.cli.local.cluster import LocalCluster
@@ -37,6 +38,8 @@ class Checked:
     streamed_chunks: int = 0
     first_token_ms: float = 0.0
     seconds: float = 0.0
+    error: str = ""
+    """Why it failed; empty when it did not."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -57,7 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         "llmgw demo",
         "Bring up a whole cluster on this machine: an authority, the control plane, a router, nodes\n"
         "with their agents, and two replicas of a small real model. Open the console on it; leaving the\n"
-        "console ends everything.",
+        "console ends everything. Ended by a signal it exits with 0 when it was up, and with 128 + the signal\n"
+        "(SIGTERM: 143) when it was not yet.",
         example="llmgw demo\n  llmgw demo --headless --dir /tmp/demo &\n  llmgw ctl nodes --dir /tmp/demo",
     )
     parser.add_argument("--dir", type=Path, metavar="D", help=f"its directory (default {state_home() / 'demo'})")
@@ -77,6 +81,8 @@ class _Demo:
         self._stopped: int | None = None
         """The signal that asked for the end."""
         self._ready = False
+        self._held: list[str] | None = None
+        """What is said while the console has the terminal; told when it is left."""
 
     async def run(self) -> int:
         with self._signals():
@@ -101,7 +107,13 @@ class _Demo:
             self._tell(cluster)
             if self._asked.headless:
                 await asyncio.Event().wait()
-            status = await _console(cluster)
+            self._held = []
+            try:
+                status = await _console(cluster)
+            finally:
+                held, self._held = self._held, None
+                for line in held:
+                    print(line, file=sys.stderr, flush=True)
         self._say("everything is down")
         return status
 
@@ -110,6 +122,12 @@ class _Demo:
         try:
             await self._try(found)
             found.ok = True
+        except asyncio.CancelledError:
+            found.error = "ended by a signal"
+            raise
+        except LlmgwError as error:
+            found.error = str(error)
+            raise
         finally:
             found.seconds = round(time.monotonic() - self._started, 1)
             print(json.dumps(asdict(found)), flush=True)
@@ -149,7 +167,8 @@ class _Demo:
         """How to use it, on stdout."""
         plan, made = cluster.plan, cluster.made
         if self._asked.json:
-            facts = {"ready": True, "dir": str(plan.directory), "gateway": made.gateway, "control": made.control}
+            gateway = f"{made.gateway}/v1"
+            facts = {"ready": True, "dir": str(plan.directory), "gateway": gateway, "control": made.control}
             print(json.dumps(facts | {"model": plan.model, "nodes": plan.names}), flush=True)
             return
         from llmgw.cli.local.check import request
@@ -159,14 +178,18 @@ class _Demo:
         print(
             f"\nthe gateway is at {made.gateway}/v1; try:\n\n"
             f"  curl -N {made.gateway}/v1/chat/completions -H 'Content-Type: application/json' -d {body}\n"
-            f"  llmgw ctl nodes --dir {where}\n"
-            f"  llmgw console --dir {where}\n",
+            f"  {_llmgw()} ctl nodes --dir {where}\n"
+            f"  {_llmgw()} console --dir {where}\n",
             flush=True,
         )
 
     def _say(self, text: str) -> None:
         """A line of progress, on stderr."""
-        print(f"{time.monotonic() - self._started:6.1f}s  {text}", file=sys.stderr, flush=True)
+        line = f"{time.monotonic() - self._started:6.1f}s  {text}"
+        if self._held is not None:
+            self._held.append(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -191,13 +214,24 @@ class _Demo:
                 loop.remove_signal_handler(number)
 
 
+def _llmgw() -> str:
+    """What to type for this program: its name, or its path where the shell would not find it."""
+    ours = Path(sys.argv[0]).absolute()
+    if shutil.which("llmgw") is not None or ours.name != "llmgw":
+        return "llmgw"
+    return shlex.quote(str(ours))
+
+
 async def _console(cluster: "LocalCluster") -> int:
     """Run the console in this terminal, as a process of its own: whatever becomes of it, we end the cluster."""
     from llmgw.cli.local.children import environment
 
     directory = cluster.plan.directory
+    # Not by --dir: reading a YAML file would double what stands before the first frame.
+    where = ("--server", cluster.made.control, "--tls", str(directory / "tls"))
+    note = ("--note", f"gateway {cluster.made.gateway}/v1")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "llmgw.cli.main", "console", "--dir", str(directory)), env=environment(directory)
+        *(sys.executable, "-P", "-m", "llmgw.cli.main", "console", *where, *note), env=environment(directory)
     )
     try:
         return await process.wait()

@@ -1,6 +1,8 @@
 """`llmgw`: which sub-command was meant, and what becomes of an error that none of them answered."""
 
+import errno
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -9,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmgw import __version__
-from llmgw.core.errors import LlmgwError
+from llmgw.core.safe import safe
 from llmgw.ctl.grammar import EXITS
+from llmgw.ctl.stdout import NotWritten, give_up_stdout
+from llmgw.host.program import run_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,9 @@ COMMANDS = (
     Command("pki", "llmgw.cli.pki", "make a cluster's authority and issue certificates"),
     Command("version", "llmgw.cli.version", "the version of this program"),
 )
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Why stdout may take no more, when it is a file."""
 
 _HELP = f"""\
 usage: llmgw COMMAND …
@@ -53,8 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments[:1]
     word, *rest = arguments[debug:] or ["--help"]
     if word in ("-h", "--help", "help"):
-        print(_help(), end="")
-        return 0
+        return _run(None, [], debug=debug)
     command = next((one for one in COMMANDS if one.name == word.removeprefix("--")), None)
     if command is None or (word.startswith("--") and word != "--version"):
         print(f"llmgw: {word[:80]!r} is not a command; see: llmgw --help", file=sys.stderr)
@@ -66,37 +72,67 @@ def _help() -> str:
     return _HELP.format(commands="\n".join(f"  {one.name:<9} {one.help}" for one in COMMANDS))
 
 
-def _run(command: Command, argv: list[str], *, debug: bool) -> int:
+def _run(command: Command | None, argv: list[str], *, debug: bool) -> int:
+    """Run a command; None shows what there are."""
+
+    def work() -> int:
+        status = 0
+        try:
+            if command is None:
+                print(_help(), end="")
+            else:
+                status = _status(command, argv)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output is gone; without this the interpreter complains about it while it ends.
+            give_up_stdout()
+            return 0
+        except OSError as error:
+            # Of a file that was opened by its name the error has the name.
+            if error.errno not in _FULL or error.filename is not None:
+                raise
+            give_up_stdout()
+            raise NotWritten(error) from None
+        return status
+
+    log, faults = logging.getLogger(run_program.__module__), _Faults(debug=debug)
+    log.addHandler(faults)
+    try:
+        return run_program("llmgw", work)
+    finally:
+        log.removeHandler(faults)
+
+
+def _status(command: Command, argv: list[str]) -> int:
     try:
         status: int = importlib.import_module(command.module).main(argv)
-        sys.stdout.flush()
-    except LlmgwError as error:
-        print(f"llmgw: {error}", file=sys.stderr)
-        return error.exit_status
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output is gone; without this the interpreter complains about it while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        # The supervisor of last resort: what arrives here is our mistake.
-        _report(error, debug=debug)
-        return LlmgwError.exit_status
+    except SystemExit as end:  # argparse's way to end; what it wrote is not flushed yet
+        status = end.code if isinstance(end.code, int) else 0
     return status
 
 
-def _report(error: Exception, *, debug: bool) -> None:
-    words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    if debug:
-        traceback.print_exception(error)
-        way_out = "please report it with the traceback above"
-    else:
-        way_out = f"the traceback is in {path}" if (path := _write_down(error)) else "--debug shows the traceback"
-    print(f"llmgw: a fault of llmgw: {words}; {way_out}", file=sys.stderr)
+class _Faults(logging.Handler):
+    """Our own mistakes: a line for the person, the traceback for us."""
+
+    def __init__(self, *, debug: bool) -> None:
+        super().__init__()
+        self._debug = debug
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell the record's exception."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return
+        if self._debug:
+            traceback.print_exception(error)
+            way_out = "please report it with the traceback above"
+        else:
+            way_out = f"the traceback is in {path}" if (path := _write_down(error)) else "--debug shows the traceback"
+        words = safe(" ".join(f"{type(error).__name__}: {error}".split()), 300)
+        print(f"llmgw: a fault of llmgw: {words}; {way_out}", file=sys.stderr)
 
 
-def _write_down(error: Exception) -> Path | None:
+def _write_down(error: BaseException) -> Path | None:
     """Keep the last fault's traceback in the user's state directory; None when that cannot be written."""
     path = state_home() / "fault.log"
     try:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,12 @@ def main(argv: Sequence[str]) -> int:
         )
         return 0
     issued = authority.issue(asked.authority, asked.name, Role(asked.role), asked.address, asked.out, days=asked.days)
+    if issued.identity.role is Role.CONTROL and not asked.address:
+        print(
+            f"llmgw: warning: without --address {issued.identity.name} can be dialled by that name only, not by an IP "
+            "address; issue another with --address for each name and address that others use",
+            file=sys.stderr,
+        )
     _tell(
         asked,
         {

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from llmgw.core.errors import BadName
-from llmgw.core.hosts import host_name
+from llmgw.core.hosts import host_name, host_port
 
 _PORT = re.compile(r"\d{1,5}\Z", re.ASCII)
 
@@ -17,7 +17,7 @@ class Address:
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 def address(text: str, *, default_port: int | None = None, any_port: bool = False) -> Address:

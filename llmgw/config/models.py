@@ -103,7 +103,15 @@ File = Annotated[Path, AfterValidator(_absolute)]
 SocketFile = Annotated[Path, AfterValidator(_absolute), AfterValidator(_socket)]
 Listen = Annotated[Address, PlainValidator(_parsed(_listen))]
 Target = Annotated[Address, PlainValidator(_parsed(address))]
-Targets = Annotated[tuple[Target, ...], Field(min_length=1, max_length=16)]
+
+
+def _some(value: object) -> object:
+    if isinstance(value, list | tuple) and not value:
+        raise PydanticCustomError("entry", "{rule}", {"rule": "must name at least one HOST:PORT"})
+    return value
+
+
+Targets = Annotated[tuple[Target, ...], Field(max_length=16), BeforeValidator(_some)]
 
 
 class TlsSection(Section):

@@ -6,13 +6,23 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from llmgw.config.models import Duration, File, Listen, Section, Size, SocketFile, Tls, entry_error, named
-from llmgw.core.catalog import Model
+from llmgw.core.catalog import MOST_REPLICAS, Model
 from llmgw.core.facts import Exposure, Profile
 from llmgw.core.names import ModelName, alias, model_name, node_name
 from llmgw.core.units import MIB, Bytes
 
 ClusterName = Annotated[str, AfterValidator(named(node_name))]
-EngineName = Annotated[str, AfterValidator(named(node_name))]
+ENGINES = ("llama.cpp",)
+"""The engines that agents of this version know how to start."""
+
+
+def _engine(text: str) -> str:
+    if text not in ENGINES:
+        raise ValueError(f"must be an engine that llmgw knows: {', '.join(ENGINES)}")
+    return text
+
+
+EngineName = Annotated[str, AfterValidator(_engine)]
 
 
 def _weights(text: str) -> str:
@@ -66,7 +76,7 @@ class ModelSection(Section):
     """One model that clients may ask for."""
 
     aliases: Annotated[tuple[Annotated[str, AfterValidator(named(alias))], ...], Field(max_length=32)] = ()
-    replicas: Annotated[int, Field(ge=0, le=10_000)] = 1
+    replicas: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] = 1
     profile: ProfileSection
 
 
@@ -89,7 +99,8 @@ class ServerConfig(Section):
     @model_validator(mode="after")
     def _lost_after_silence(self) -> "ServerConfig":
         if self.lost_after < 3 * self.heartbeat:
-            raise entry_error("entry", f"must be at least three heartbeats, {3 * self.heartbeat:g}s", "lost_after")
+            rule = f"must be at least three heartbeats, {3 * self.heartbeat:g}s"
+            raise entry_error("entry", f"{rule}, not {self.lost_after:g}s", "lost_after")
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from llmgw.core.facts import Profile
 from llmgw.core.names import ModelName
 
+MOST_REPLICAS = 10_000
+"""Of one model: a slip of the keyboard must not become a million orders."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:

@@ -5,16 +5,17 @@
 One task of the shell calls `apply`. Nothing here waits, reads a clock or fails for a reason that an agent can cause.
 
 While unsettled (after a start, until all known nodes are back or `settle` is over) nothing is placed or drained but
-what an operator asks for, and routers keep the table they have.
+what an operator asks for or a node itself refuses to run, and routers keep the table they have.
 """
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
-from llmgw.core import sessions, shards, show
-from llmgw.core.catalog import Model, Scaled, merge
-from llmgw.core.effects import DropOverlay, Effect, Publish, PublishRoutes, SaveOverlay, SendDesired
-from llmgw.core.errors import TooMany, UnknownModel
+from llmgw.core import models, sessions, shards, show
+from llmgw.core.catalog import Model
+from llmgw.core.effects import Effect, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.events import EventKind
 from llmgw.core.facts import Desired, Want
 from llmgw.core.inputs import (
@@ -25,20 +26,19 @@ from llmgw.core.inputs import (
     AgentTurnedAway,
     CatalogLoaded,
     Input,
+    Overslept,
     ScaleModel,
     Tick,
 )
-from llmgw.core.ledger import AskDue, Ledger, NodeDue, Settings, SettleDue, Stored, Turn
+from llmgw.core.ledger import AskDue, Ledger, NodeDue, SettleDue, Turn
 from llmgw.core.names import ModelName, NodeName, ReplicaId, replica_id, shard_id
-from llmgw.core.placement import Need, Room, Unplaced, place
+from llmgw.core.placement import Need, Room, fill, place
 from llmgw.core.reconcile import gap
 from llmgw.core.refusals import Refusal, counts
-from llmgw.core.state import Replica, Shard
+from llmgw.core.settings import Settings, Stored
+from llmgw.core.state import NodeState, Replica, Shard
 from llmgw.core.units import several
-from llmgw.core.views import Gone, ModelView, NodeState, NodeView, Noun, ReplicaView, Revision, Routes, Why
-
-MOST_REPLICAS = 10_000
-"""Of one model: a slip of the keyboard must not become a million orders."""
+from llmgw.core.views import Gone, ModelView, NodeView, Noun, ReplicaView, Revision, Routes, Why
 
 
 class Cluster:
@@ -46,8 +46,6 @@ class Cluster:
 
     def __init__(self, settings: Settings, stored: Stored, *, epoch: int, now: float) -> None:
         self._ledger = Ledger(settings, stored, epoch=epoch, now=now)
-        self._started = False
-        self._names: dict[str, ModelName] = {}
         self._sent: dict[NodeName, tuple[int, Desired]] = {}
 
     # --- looking ------------------------------------------------------------------------------------------------
@@ -83,7 +81,7 @@ class Cluster:
         if noun is Noun.MODELS and name in ledger.models:
             return show.model(ledger, ledger.models[ModelName(name)])
         if noun is Noun.REPLICAS and name in ledger.replicas:
-            return show.replica(ledger.replicas[ReplicaId(name)])
+            return show.replica(ledger, ledger.replicas[ReplicaId(name)])
         return Gone(noun=noun, name=name)
 
     def routes(self) -> Routes | None:
@@ -92,7 +90,7 @@ class Cluster:
 
     def why(self, name: str, now: float) -> Why:
         """Return each node's answer to one more replica of a model (name or alias), or raise UnknownModel."""
-        model = self._model(name)
+        model = models.find(self._ledger, name)
         answer = place(Need(model=model.name, profile=model.profile), self._rooms(model.name), now)
         return show.why(self._ledger, model, answer, now)
 
@@ -108,10 +106,6 @@ class Cluster:
             shards=shards.orders(ledger, node),
         )
 
-    def replicas_on(self, node: NodeName) -> list[Replica]:
-        """All replicas with a shard on a node, those that leave too."""
-        return self._ledger.replicas_on(node)
-
     def check(self) -> None:
         """Assert what must hold between inputs; for tests."""
         ledger = self._ledger
@@ -120,23 +114,48 @@ class Cluster:
             assert replica in ledger.replicas_of(replica.model), f"{replica.id} is not indexed by its model"
         for node in ledger.nodes.values():
             assert (node.state is not NodeState.READY) or node.session is not None, f"{node.name} is ready, not there"
-        for name in ledger.refusals:
-            given = [refusal.node for refusal in ledger.refusals[name]]
-            assert len(given) == len(set(given)), f"{name} has two refusals of one node"
+        for model in ledger.refusals:
+            given = [refusal.node for refusal in ledger.refusals[model]]
+            assert len(given) == len(set(given)), f"{model} has two refusals of one node"
+        for name in ledger.nodes:
+            ordered = [order.shard for order in self.desired(name).shards]
+            assert len(ordered) == len(set(ordered)), f"{name} is ordered a shard twice"
+            memory = sum(replica.profile.memory for replica in ledger.replicas_on(name))
+            assert ledger.promised(name) >= memory, f"{name} is promised what it does not hold"
 
     # --- changing -----------------------------------------------------------------------------------------------
 
+    def fork(self) -> "Cluster":
+        """An independent copy, to try an act on: about a millisecond for 1,000 nodes."""
+        twin = copy.copy(self)
+        twin._ledger, twin._sent = self._ledger.copy(), dict(self._sent)
+        return twin
+
+    def become(self, fork: "Cluster") -> None:
+        """Take over all that a fork knows; the fork must not be used after."""
+        self._ledger, self._sent = fork._ledger, fork._sent
+
     def apply(self, happened: Input, now: float) -> list[Effect]:
-        """Take one input and return what the shell must do; a request may raise Rejected, then nothing changed."""
-        ledger = self._ledger
-        ledger.turn = turn = Turn(now)
-        self._handle(happened)
-        self._settle_early()
+        """Take one input and return what the shell must do; a request may raise Rejected, then nothing changed.
+
+        After a fault of ours (the last effect says which) what was done before it stands and is told as usual.
+        """
+        self._ledger.turn = turn = Turn(now)
+        if isinstance(happened, ScaleModel):
+            models.scale(self._ledger, happened)  # a refused request must leave nothing behind, so it comes first
+        handle = partial(self._handle, happened)
+        for step in (handle, self._settle_early, self._reconcile_touched, self._publish):
+            try:
+                step()
+            except Exception as fault:  # what is changed in memory must reach the store, whatever went wrong after it
+                turn.faults.append(fault)
+        return [*turn.effects, *(Fault(fault) for fault in turn.faults)]
+
+    def _reconcile_touched(self) -> None:
+        turn = self._ledger.turn
         for name in sorted(turn.models):
-            if ledger.settled or name in turn.asked:
+            if self._ledger.settled or name in turn.asked:
                 self._reconcile(name)
-        self._publish()
-        return turn.effects
 
     def _handle(self, happened: Input) -> None:
         match happened:
@@ -151,74 +170,13 @@ class Cluster:
             case AgentGone():
                 sessions.gone(self._ledger, happened)
             case CatalogLoaded():
-                self._load_catalog(happened)
+                models.load(self._ledger, happened)
             case ScaleModel():
-                self._scale(happened)
+                pass  # taken before, where it may be refused
             case Tick():
                 self._tick()
-
-    # --- models -------------------------------------------------------------------------------------------------
-
-    def _model(self, name: str) -> Model:
-        if name not in self._names:
-            raise UnknownModel(name, self._ledger.models)
-        return self._ledger.models[self._names[name]]
-
-    def _load_catalog(self, loaded: CatalogLoaded) -> None:
-        ledger = self._ledger
-        before, ledger.declared = ledger.declared, dict(loaded.models)
-        ledger.models, living, overruled = merge(ledger.declared, ledger.overlays)
-        for end in overruled:
-            text = (
-                f"server.yaml now says {end.replicas} replicas and overrules the {end.overlay.replicas} set at run time"
-            )
-            ledger.emit(EventKind.OVERLAY_OVERRULED, end.overlay.model, text)
-        for name in ledger.overlays.keys() - living.keys():
-            ledger.do(DropOverlay(name))
-        ledger.overlays = living
-        self._names = {name: model.name for model in ledger.models.values() for name in (*model.aliases, model.name)}
-        if self._started:
-            self._say_catalog(before)
-        else:
-            self._started = True
-            remembered = several(len(ledger.replicas), "replica")
-            text = f"epoch {ledger.epoch}; {several(len(ledger.models), 'model')} declared, {remembered} remembered"
-            ledger.emit(EventKind.CONTROL_STARTED, ledger.settings.cluster, text)
-        ledger.turn.models |= ledger.models.keys() | before.keys()
-        ledger.turn.models |= {replica.model for replica in ledger.replicas.values()}
-
-    def _say_catalog(self, before: Mapping[ModelName, Model]) -> None:
-        ledger = self._ledger
-        for name in sorted(before.keys() - ledger.declared.keys()):
-            ledger.refusals.pop(name, None)
-            ledger.caused(name, ledger.emit(EventKind.MODEL_REMOVED, name, "no longer in server.yaml"))
-        for name in sorted(ledger.declared):
-            if name not in before:
-                ledger.emit(EventKind.MODEL_ADDED, name, f"{several(ledger.models[name].replicas, 'replica')} wanted")
-            elif before[name] != ledger.declared[name]:
-                ledger.emit(EventKind.MODEL_CHANGED, name, "its entry in server.yaml changed")
-
-    def _scale(self, asked: ScaleModel) -> None:
-        ledger, model = self._ledger, self._model(asked.model)
-        if not 0 <= asked.replicas <= MOST_REPLICAS:
-            raise TooMany(f"model {model.name}", asked.replicas, MOST_REPLICAS)
-        declared = ledger.declared[model.name].replicas
-        text = f"{model.replicas} → {asked.replicas} replicas"
-        event = ledger.emit(EventKind.MODEL_SCALED, model.name, text, by=asked.by)
-        overlay = Scaled(model=model.name, replicas=asked.replicas, declared=declared, by=asked.by)
-        if asked.replicas == declared:
-            ledger.overlays.pop(model.name, None)
-            ledger.do(DropOverlay(model.name))
-        else:
-            ledger.overlays[model.name] = overlay
-            ledger.do(SaveOverlay(overlay))
-        ledger.models[model.name] = replace(model, replicas=asked.replicas)
-        ledger.caused(model.name, event)
-        for replica in ledger.replicas_of(model.name):
-            if replica.adopted:  # the operator has decided: an ordinary replica from now on
-                ledger.put_replica(replace(replica, adopted=False), save=True)
-        ledger.turn.models.add(model.name)
-        ledger.turn.asked.add(model.name)
+            case Overslept():
+                sessions.overslept(self._ledger, happened.seconds)
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -250,7 +208,7 @@ class Cluster:
 
     def _settle(self, why: str) -> None:
         ledger = self._ledger
-        ledger.settled = True
+        ledger.settled = ledger.turn.settled = True
         ledger.emit(EventKind.SETTLED, ledger.settings.cluster, why)
         ledger.turn.models |= ledger.models.keys() | {replica.model for replica in ledger.replicas.values()}
         ledger.turn.nodes |= ledger.nodes.keys()
@@ -272,18 +230,19 @@ class Cluster:
 
     def _fill(self, model: Model, missing: int) -> tuple[int, tuple[Refusal, ...]] | None:
         """Place what is missing; return how many have no node and why, or None when all have one."""
+        if not missing:
+            return None
         need = Need(model=model.name, profile=model.profile)
-        for left in range(missing, 0, -1):
-            answer = place(need, self._rooms(model.name), self._ledger.now)
-            if isinstance(answer, Unplaced):
-                return left, answer.refusals
-            self._assign(model, answer.node)
-        return None
+        nodes, refusals = fill(need, self._rooms(model.name), missing, self._ledger.now)
+        for node in nodes:
+            self._assign(model, node)
+        return (missing - len(nodes), refusals) if len(nodes) < missing else None
 
     def _assign(self, model: Model, node: NodeName) -> None:
         ledger = self._ledger
         replica = replica_id(model.name, ledger.next_ordinal(model.name))
-        event = ledger.emit(EventKind.REPLICA_PLACED, replica, f"on {node}", because_of=model.name)
+        ledger.turn.because[replica] = ledger.turn.because.get(model.name, ledger.turn.first_event)
+        event = ledger.emit(EventKind.REPLICA_PLACED, replica, f"on {node}")
         shard = Shard(id=shard_id(replica, 0), node=node, rank=0, since=ledger.now)
         ledger.caused(shard.id, event)
         ledger.put_replica(
@@ -309,7 +268,8 @@ class Cluster:
             words = ledger.words.get((model, node.name))
             refused = (words.text, words.until) if words else None
             promised = ledger.promised(node.name)
-            rooms.append(Room(node=node, promised=promised, same=same.get(node.name, 0), refused=refused))
+            count = same.get(node.name, 0)
+            rooms.append(Room(node=node, promised=promised, same=count, epoch=ledger.epoch, refused=refused))
         return rooms
 
     def _say_refused(self, name: ModelName, missing: int, refusals: tuple[Refusal, ...]) -> None:
@@ -334,14 +294,16 @@ class Cluster:
         for noun, names in ((Noun.NODES, turn.nodes), (Noun.MODELS, turn.models), (Noun.REPLICAS, turn.replicas)):
             for name in sorted(names):
                 ledger.do(Publish(noun, name))
-        if turn.models and ledger.settled:
+        if (turn.models or turn.settled) and ledger.settled:
             ledger.do(PublishRoutes())
         for node in sorted(turn.nodes):
             self._send_desired(node)
 
     def _send_desired(self, name: NodeName) -> None:
-        session = self._ledger.nodes[name].session
+        node = self._ledger.nodes.get(name)
+        session = node.session if node else None
         if session is None:
+            self._sent.pop(name, None)
             return
         sent = (session, replace(self.desired(name), revision=0))
         if self._sent.get(name) != sent:

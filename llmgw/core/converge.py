@@ -2,8 +2,8 @@
 
 ```text
 Desired ─▶ objection? ─▶ admit ─▶ decide ─▶ steps (Launch, Stop, Forget) ─▶ the agent acts
-                                    ▲                                          │
-                                    └── local.happened(shard, outcome) ◀─────────┘
+                                    ▲                                            │
+                                    └── local_shard.happened(shard, outcome) ◀───┘
 ```
 Level-triggered: `decide` looks at how things are, never at how they came to be so; asked again it has no more steps.
 Nothing is stopped by omission alone: only a settled leader's `Desired`, of the same cluster and of no lower epoch than
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from llmgw.core.facts import Desired, Exposure, Failure, FailureKind, ShardOrder, Want
-from llmgw.core.local import STEADY, Doing, Shard, failed, moved
+from llmgw.core.local_shard import STEADY, Doing, LocalShard, failed, moved
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardEvent, ShardState
 from llmgw.core.units import age
@@ -48,6 +48,7 @@ class Forget:
     """Nothing runs and nobody asks for it: remove what the node keeps about it."""
 
     shard: ShardId
+    launch: int
 
 
 Step = Launch | Stop | Forget
@@ -57,57 +58,56 @@ Step = Launch | Stop | Forget
 class Decision:
     """The shards with what was decided marked in them, and the steps to take."""
 
-    shards: Mapping[ShardId, Shard]
+    shards: Mapping[ShardId, LocalShard]
     steps: tuple[Step, ...] = ()
 
 
 # --- obeying ----------------------------------------------------------------------------------------------------
 
 
-def objection(desired: Desired, obeyed: Desired | None, cluster: str) -> str | None:
-    """Return why `desired` is not obeyed by an agent of `cluster` that last obeyed `obeyed`, or None."""
+def objection(desired: Desired, epoch: int, cluster: str) -> str | None:
+    """Return why `desired` is not obeyed by an agent of `cluster` that obeyed `epoch` (0: none yet), or None."""
     if desired.cluster != cluster:
         return f"it is of cluster {desired.cluster}, this agent belongs to {cluster}"
-    if obeyed is not None and desired.epoch < obeyed.epoch:
-        return f"it is of epoch {desired.epoch}, epoch {obeyed.epoch} was obeyed before"
+    if desired.epoch < epoch:
+        return f"it is of epoch {desired.epoch}, epoch {epoch} was obeyed before"
     return None
 
 
-def admit(desired: Desired, shards: Mapping[ShardId, Shard], now: float) -> dict[ShardId, Shard]:
+def admit(desired: Desired, shards: Mapping[ShardId, LocalShard], now: float) -> dict[ShardId, LocalShard]:
     """Return the shards with those that `desired` names for the first time."""
     known = dict(shards)
     for order in desired.shards:
         if order.shard not in known:
-            known[order.shard] = Shard(order=order, since=now)
+            known[order.shard] = LocalShard(order=order, since=now)
     return known
 
 
-def decide(desired: Desired | None, shards: Mapping[ShardId, Shard], now: float, start_timeout: float) -> Decision:
+def decide(desired: Desired | None, shards: Mapping[ShardId, LocalShard], now: float, start_timeout: float) -> Decision:
     """Return what to do now, by what is wanted and how each shard is. Without a Desired only deadlines count.
 
     `start_timeout`: seconds that an engine may take from its launch until it is ready.
     """
     orders = {order.shard: order for order in desired.shards} if desired else {}
-    after, steps = dict[ShardId, Shard](), list[Step]()
+    after, steps = dict[ShardId, LocalShard](), list[Step]()
     for name in sorted(shards):
         shard = _due(shards[name], now, start_timeout)
         step: Step | None = None
         if shard.doing is Doing.NOTHING:
             shard, step = _one(desired, orders.get(name), shard, now)
-        if not isinstance(step, Forget):
-            after[name] = shard
+        after[name] = shard
         if step is not None:
             steps.append(step)
     return Decision(shards=after, steps=tuple(steps))
 
 
-def next_due(shards: Iterable[Shard]) -> float | None:
+def next_due(shards: Iterable[LocalShard]) -> float | None:
     """When `decide` may have something new to say though nothing happened; None for never."""
     times = [at for shard in shards for at in _deadlines(shard)]
     return min(times, default=None)
 
 
-def _deadlines(shard: Shard) -> Iterable[float]:
+def _deadlines(shard: LocalShard) -> Iterable[float]:
     if shard.doing is not Doing.NOTHING:
         return
     if shard.state is _S.STARTING and shard.start_by is not None:
@@ -120,12 +120,14 @@ def _deadlines(shard: Shard) -> Iterable[float]:
         yield shard.since + STEADY
 
 
-def _due(shard: Shard, now: float, start_timeout: float) -> Shard:
+def _due(shard: LocalShard, now: float, start_timeout: float) -> LocalShard:
     """What the time alone does to a shard."""
     if shard.doing is not Doing.NOTHING:
         return shard
     if shard.state is _S.STARTING and shard.start_by is not None and now >= shard.start_by:
         text = f"was not ready {age(start_timeout)} after its launch"
+        if shard.was_ready:
+            text = f"did not answer and did nothing for {age(start_timeout)}"
         return failed(shard, Failure(kind=FailureKind.TIMEOUT, text=text, at=now), now)
     if shard.state is _S.READY and (shard.attempts or shard.failure) and now >= shard.since + STEADY:
         return replace(shard, attempts=0, failure=None)
@@ -133,10 +135,10 @@ def _due(shard: Shard, now: float, start_timeout: float) -> Shard:
 
 
 def _one(
-    desired: Desired | None, order: ShardOrder | None, shard: Shard, now: float
-) -> tuple[Shard, Launch | Stop | Forget | None]:
+    desired: Desired | None, order: ShardOrder | None, shard: LocalShard, now: float
+) -> tuple[LocalShard, Launch | Stop | Forget | None]:
     if shard.state is _S.FAILED and shard.process is not None:
-        return _stop(shard, now, "it was not ready in time")
+        return _stop(shard, now, f"it {shard.failure.text}" if shard.failure else "it failed")
     if desired is None:
         return _finish(shard, now)
     if order is None:
@@ -150,7 +152,9 @@ def _one(
             return _end(shard, now, "it is wanted no more")
 
 
-def _run(order: ShardOrder, exposure: Exposure, shard: Shard, now: float) -> tuple[Shard, Launch | Stop | None]:
+def _run(
+    order: ShardOrder, exposure: Exposure, shard: LocalShard, now: float
+) -> tuple[LocalShard, Launch | Stop | None]:
     if shard.process is not None:
         return _finish(shard, now)
     if shard.state is _S.FAILED and shard.retry_at is not None and now < shard.retry_at:
@@ -160,7 +164,7 @@ def _run(order: ShardOrder, exposure: Exposure, shard: Shard, now: float) -> tup
     return shard, Launch(order=order, launch=launch, exposure=exposure)
 
 
-def _drain(order: ShardOrder, shard: Shard, now: float) -> tuple[Shard, Stop | None]:
+def _drain(order: ShardOrder, shard: LocalShard, now: float) -> tuple[LocalShard, Stop | None]:
     if shard.process is None:
         return _rest(shard, now), None
     if shard.state is not _S.DRAINING:
@@ -168,7 +172,7 @@ def _drain(order: ShardOrder, shard: Shard, now: float) -> tuple[Shard, Stop | N
     return _finish(shard, now)
 
 
-def _finish(shard: Shard, now: float) -> tuple[Shard, Stop | None]:
+def _finish(shard: LocalShard, now: float) -> tuple[LocalShard, Stop | None]:
     """A drain that was begun ends, whatever is wanted meanwhile: there is no way back from it."""
     if shard.state is _S.DRAINING:
         if shard.idle:
@@ -178,23 +182,23 @@ def _finish(shard: Shard, now: float) -> tuple[Shard, Stop | None]:
     return shard, None
 
 
-def _left_out(shard: Shard, now: float) -> tuple[Shard, Stop | Forget | None]:
+def _left_out(shard: LocalShard, now: float) -> tuple[LocalShard, Stop | Forget | None]:
     if shard.process is None:
-        return shard, Forget(shard=shard.order.shard)
+        return replace(shard, doing=Doing.FORGETTING), Forget(shard=shard.order.shard, launch=shard.launch)
     return _end(shard, now, "the control plane lists it no more")
 
 
-def _end(shard: Shard, now: float, why: str) -> tuple[Shard, Stop | None]:
+def _end(shard: LocalShard, now: float, why: str) -> tuple[LocalShard, Stop | None]:
     return _stop(shard, now, why) if shard.process is not None else (_rest(shard, now), None)
 
 
-def _stop(shard: Shard, now: float, why: str) -> tuple[Shard, Stop]:
+def _stop(shard: LocalShard, now: float, why: str) -> tuple[LocalShard, Stop]:
     if shard.state in (_S.STARTING, _S.READY):
         shard = replace(moved(shard, _E.DRAIN, now), drain_by=now)
     return replace(shard, doing=Doing.STOPPING), Stop(shard=shard.order.shard, launch=shard.launch, why=why)
 
 
-def _rest(shard: Shard, now: float) -> Shard:
+def _rest(shard: LocalShard, now: float) -> LocalShard:
     """Nothing runs and nothing should."""
     if shard.state is _S.STOPPED:
         return shard

@@ -18,6 +18,13 @@ class Deadlines(Generic[Subject]):
         self._pushed: dict[Subject, float] = {}
         self._order = 0
 
+    def copy(self) -> "Deadlines[Subject]":
+        """An independent copy."""
+        twin = Deadlines[Subject]()
+        twin._due, twin._heap, twin._pushed = dict(self._due), list(self._heap), dict(self._pushed)
+        twin._order = self._order
+        return twin
+
     def set(self, subject: Subject, at: float | None) -> None:
         """Let `subject` be due at `at`; None takes its due time away."""
         if at is None:

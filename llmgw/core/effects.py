@@ -119,4 +119,11 @@ class PublishRoutes:
     """The route table changed: `cluster.routes()`."""
 
 
-Effect = Persist | Answer | EndSession | SendDesired | Publish | PublishRoutes
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault of ours met while the input was handled. What was done before it stands, and comes before it."""
+
+    error: Exception
+
+
+Effect = Persist | Answer | EndSession | SendDesired | Publish | PublishRoutes | Fault

@@ -5,7 +5,8 @@ LlmgwError                      base, never raised itself
 │   ├─ BadConfig                file, line, key, the rule and what stood there
 │   ├─ BadName                  a name outside the grammar
 │   ├─ BadMessage               a message from the wire that no sender of ours makes
-│   ├─ UnknownModel  UnknownNode
+│   ├─ UnknownModel             no model of this name or alias
+│   ├─ TooMany                  more than a limit allows
 │   ├─ BadProfile               an engine cannot be started like this
 │   ├─ InvalidTransition        a state that cannot go there
 │   └─ NotAllowed               the role may not do this
@@ -120,13 +121,6 @@ class UnknownModel(_Unknown):
     kind = "model"
 
 
-class UnknownNode(_Unknown):
-    """No node of this name."""
-
-    code = "unknown_node"
-    kind = "node"
-
-
 class TooMany(Rejected):
     """More than a limit allows, or less than nothing."""
 
@@ -154,17 +148,16 @@ class BadProfile(Rejected):
 
 
 class InvalidTransition(Rejected):
-    """A state that has no such way out; `story` holds the subject's last events, newest last."""
+    """A state that has no such way out."""
 
     code = "invalid_transition"
 
-    def __init__(self, subject: str, state: str, event: str, story: tuple[str, ...] = ()) -> None:
-        super().__init__(subject, state, event, story)
-        self.subject, self.state, self.event, self.story = subject, state, event, story
+    def __init__(self, subject: str, state: str, event: str) -> None:
+        super().__init__(subject, state, event)
+        self.subject, self.state, self.event = subject, state, event
 
     def __str__(self) -> str:
-        before = f" (before that: {', '.join(self.story)})" if self.story else ""
-        return f"{self.subject} is {self.state}; {self.event} cannot happen now{before}"
+        return f"{self.subject} is {self.state}; {self.event} cannot happen now"
 
 
 class NotAllowed(Rejected):

@@ -1,4 +1,4 @@
-"""What a host may be called: a DNS name or an IP address."""
+"""What may a host be called, and how is it written with a port?"""
 
 import ipaddress
 import re
@@ -20,3 +20,8 @@ def host_name(text: str) -> str:
     if _NAME.match(text) is None or _NUMBERS.match(text):
         raise BadName("host", text, "a DNS name without wildcard, or an IP address")
     return text
+
+
+def host_port(host: str, port: int) -> str:
+    """`node01:21000`, and `[::1]:21000` with brackets around IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -76,4 +76,21 @@ class Tick:
     """Time passed: a deadline of the cluster was reached."""
 
 
-Input = AgentRegistered | AgentTurnedAway | AgentBeat | AgentReported | AgentGone | CatalogLoaded | ScaleModel | Tick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overslept:
+    """The control plane itself was deaf: stopped, or waiting for its disk. Nobody could be heard meanwhile."""
+
+    seconds: float
+
+
+Input = (
+    AgentRegistered
+    | AgentTurnedAway
+    | AgentBeat
+    | AgentReported
+    | AgentGone
+    | CatalogLoaded
+    | ScaleModel
+    | Tick
+    | Overslept
+)

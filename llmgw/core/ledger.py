@@ -3,10 +3,10 @@
 `cluster.py` opens a turn for each input; the modules that handle it write here, and what they wrote becomes effects.
 """
 
-from collections.abc import Mapping
+import copy
 from dataclasses import dataclass, field
 
-from llmgw.core.catalog import Model, Scaled
+from llmgw.core.catalog import Model
 from llmgw.core.deadlines import Deadlines
 from llmgw.core.effects import (
     AppendEvent,
@@ -17,37 +17,14 @@ from llmgw.core.effects import (
     SaveOrdinal,
 )
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Exposure, ShardReport
+from llmgw.core.facts import ShardReport
 from llmgw.core.liveness import beat, next_change
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId, shard_id
 from llmgw.core.refusals import Refusal
-from llmgw.core.state import Node, Replica, Shard
-from llmgw.core.units import Bytes
-from llmgw.core.views import NodeState, Revision
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What server.yaml says of the whole cluster; durations in seconds."""
-
-    cluster: str
-    heartbeat: float = 2.0
-    lost_after: float = 60.0
-    settle: float = 15.0
-    exposure: Exposure = Exposure.LOOPBACK
-    drain: float = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What the store remembers of earlier."""
-
-    assignments: tuple[Assignment, ...] = ()
-    ordinals: Mapping[ModelName, int] = field(default_factory=dict)
-    overlays: tuple[Scaled, ...] = ()
-    machines: Mapping[NodeName, str] = field(default_factory=dict)
-    seq: int = 0
-    """Of the last event."""
+from llmgw.core.settings import Settings, Stored
+from llmgw.core.state import Node, NodeState, Replica, Shard
+from llmgw.core.units import NONE, Bytes
+from llmgw.core.views import Revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +70,12 @@ class Turn:
     asked: set[ModelName] = field(default_factory=set)
     """Models that an operator acted on: they are reconciled even while unsettled."""
     first_event: int = 0
+    settled: bool = False
+    """The settle time ended in it."""
+    faults: list[Exception] = field(default_factory=list)
+    """Of ours, met on the way."""
+    because: dict[str, int] = field(default_factory=dict)
+    """The event of this turn that led to those about a model, where it is not the first."""
 
 
 class Ledger:
@@ -104,11 +87,17 @@ class Ledger:
         self.started, self.settled = now, False
         self.declared: dict[ModelName, Model] = {}
         self.models: dict[ModelName, Model] = {}
+        self.names: dict[str, ModelName] = {}
+        """Models by name and by alias."""
+        self.loaded = False
+        """Whether server.yaml was taken once."""
         self.overlays = {overlay.model: overlay for overlay in stored.overlays}
         self.nodes: dict[NodeName, Node] = {}
         self.replicas: dict[ReplicaId, Replica] = {}
         self.strays: dict[tuple[NodeName, ShardId], ShardReport] = {}
         """Engines whose id belongs to a replica elsewhere: shown and kept running, never routed to."""
+        self.turned_away: dict[tuple[NodeName, str], float] = {}
+        """When a machine was last said to be refused under a node's name."""
         self.words: dict[tuple[ModelName, NodeName], NodesWords] = {}
         self.refusals: dict[ModelName, tuple[Refusal, ...]] = {}
         """Of models that have fewer replicas placed than wanted."""
@@ -120,6 +109,7 @@ class Ledger:
         self._causes: dict[str, int] = {}
         self._on: dict[NodeName, set[ReplicaId]] = {}
         self._of: dict[ModelName, set[ReplicaId]] = {}
+        self._promised: dict[NodeName, Bytes] = {}
         for name, machine in stored.machines.items():
             self.put_node(Node(name=name, machine=machine, state=NodeState.UNREACHABLE, since=now, heard=now))
         for assignment in stored.assignments:
@@ -161,8 +151,9 @@ class Ledger:
         return [self.replicas[replica] for replica in sorted(self._on.get(node, ()))]
 
     def promised(self, node: NodeName) -> Bytes:
-        """RAM promised to the replicas on a node, those that leave too: it is theirs until they are gone."""
-        return Bytes(sum(self.replicas[replica].profile.memory for replica in self._on.get(node, ())))
+        """RAM of the replicas on a node, those that leave and strays too: it is theirs until they are gone."""
+        strays = (report.order for (at, _), report in self.strays.items() if at == node)
+        return Bytes(self._promised.get(node, NONE) + sum(order.profile.memory for order in strays if order))
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -170,23 +161,14 @@ class Ledger:
         """Ask the shell to carry this out."""
         self.turn.effects.append(effect)
 
-    def emit(
-        self,
-        kind: EventKind,
-        subject: str,
-        text: str,
-        *,
-        by: str = "",
-        lines: tuple[str, ...] = (),
-        because_of: str = "",
-    ) -> Event:
-        """Record an event. Its cause is what `caused` said of its subject, else the first event of this turn.
+    def emit(self, kind: EventKind, subject: str, text: str, *, by: str = "", lines: tuple[str, ...] = ()) -> Event:
+        """Record an event.
 
-        With `because_of` the turn comes first, and then what `caused` said of that other subject. What somebody asked
-        for (`by`) came from outside.
+        What somebody asked for (`by`) came from outside; else its cause is the one that `caused` named, or the first
+        event of this turn.
         """
         self._seq += 1
-        cause = 0 if by else self._cause(subject, because_of)
+        cause = 0 if by else self._causes.get(subject, self.turn.because.get(subject, self.turn.first_event))
         event = Event(
             seq=self._seq, at=self.now, kind=kind, subject=subject, text=text, cause=cause, by=by, lines=lines
         )
@@ -194,14 +176,8 @@ class Ledger:
         self.do(AppendEvent(event))
         return event
 
-    def _cause(self, subject: str, because_of: str) -> int:
-        first = self.turn.first_event
-        if because_of:
-            return first or self._causes.get(because_of, 0)
-        return self._causes.get(subject, first)
-
     def caused(self, subject: str, event: Event) -> None:
-        """Let `event` be the cause of the next event about `subject`."""
+        """Let `event` be the cause of events about `subject`, a replica or a shard, until another is."""
         self._causes[subject] = event.seq
 
     def put_node(self, node: Node) -> None:
@@ -220,11 +196,16 @@ class Ledger:
         self.deadlines.set(NodeDue(node.name), due)
 
     def put_replica(self, replica: Replica, *, save: bool = False) -> None:
-        """Replace or add a replica's record; `save` when what is stored of it changed."""
+        """Replace or add a replica's record; `save` when what is stored of it changed.
+
+        Its model, nodes and profile never change.
+        """
+        if replica.id not in self.replicas:
+            self._of.setdefault(replica.model, set()).add(replica.id)
+            for node in replica.nodes:
+                self._on.setdefault(node, set()).add(replica.id)
+                self._promise(node, replica.profile.memory)
         self.replicas[replica.id] = replica
-        self._of.setdefault(replica.model, set()).add(replica.id)
-        for node in replica.nodes:
-            self._on.setdefault(node, set()).add(replica.id)
         self._touch(replica)
         if save:
             self.do(SaveAssignment(_assignment(replica)))
@@ -235,6 +216,7 @@ class Ledger:
         self._of[replica.model].discard(replica.id)
         for shard in replica.shards:
             self._on[shard.node].discard(replica.id)
+            self._promise(shard.node, -replica.profile.memory)
             self._causes.pop(shard.id, None)
         self._causes.pop(replica.id, None)
         self._touch(replica)
@@ -252,6 +234,32 @@ class Ledger:
         if ordinal >= self._ordinals.get(model, 0):
             self._ordinals[model] = ordinal + 1
             self.do(SaveOrdinal(model, ordinal + 1))
+
+    def copy(self) -> "Ledger":
+        """An independent ledger: records are frozen and shared, what holds them is copied."""
+        twin = copy.copy(self)
+        for name in (
+            "declared",
+            "models",
+            "names",
+            "overlays",
+            "nodes",
+            "replicas",
+            "strays",
+            "turned_away",
+            "words",
+            "refusals",
+        ):
+            setattr(twin, name, dict(getattr(self, name)))
+        twin.deadlines = self.deadlines.copy()
+        twin.turn = Turn(self.turn.now)
+        twin._ordinals, twin._causes, twin._promised = dict(self._ordinals), dict(self._causes), dict(self._promised)
+        twin._on = {node: set(replicas) for node, replicas in self._on.items()}
+        twin._of = {model: set(replicas) for model, replicas in self._of.items()}
+        return twin
+
+    def _promise(self, node: NodeName, memory: int) -> None:
+        self._promised[node] = Bytes(self._promised.get(node, NONE) + memory)
 
     def _touch(self, replica: Replica) -> None:
         self.turn.replicas.add(replica.id)

@@ -5,8 +5,7 @@ unreachable  its stream ended, or it is silent for MISSED beats
 lost         unreachable for `lost_after`; its replicas are then placed elsewhere
 """
 
-from llmgw.core.state import Node
-from llmgw.core.views import NodeState
+from llmgw.core.state import Node, NodeState
 
 MISSED = 3
 """Beats that may fail to come before a silent node counts as unreachable."""

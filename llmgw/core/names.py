@@ -16,7 +16,7 @@ ShardId = NewType("ShardId", str)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}\Z")
-_SHARD = re.compile(r"([a-z0-9][a-z0-9._-]{0,62})/(\d{1,9})\.(\d{1,4})\Z")
+_SHARD = re.compile(r"([a-z0-9][a-z0-9._-]{0,62})/(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,3})\Z")
 
 
 def node_name(text: str) -> NodeName:
@@ -59,7 +59,7 @@ def replica_of(shard: ShardId) -> ReplicaId:
 
 
 def file_name(shard: ShardId) -> str:
-    """The shard's id as a file or unit name; two shards never share one, for ordinal and rank are digits only."""
+    """The shard's id as a file or unit name; two shards never share one, for a number is written in one way only."""
     model, ordinal, rank = split_shard(shard)
     return f"{model}-{ordinal}-{rank}"
 

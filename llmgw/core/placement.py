@@ -6,8 +6,9 @@ Checks that can never pass come before those that may pass later, so that "never
 Exactly one refusal per node. Same input, same answer: ties break by name.
 """
 
+import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmgw.core.facts import EngineReport, Inventory, Profile
 from llmgw.core.names import ModelName, NodeName
@@ -21,10 +22,10 @@ from llmgw.core.refusals import (
     Refusal,
     RefusedByNode,
     Verdict,
+    WillNotObey,
 )
-from llmgw.core.state import Node
+from llmgw.core.state import Node, NodeState
 from llmgw.core.units import GIB, NONE, Bytes
-from llmgw.core.views import NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class Room:
     """RAM of all replicas that are placed there, running or not."""
     same: int = 0
     """Replicas of the same model that are placed there."""
+    epoch: int = 0
+    """Ours; a node that obeyed a later one will not obey us."""
     refused: tuple[str, float] | None = None
     """The node's own words when it would not start this model, and when it is asked again."""
 
@@ -80,6 +83,33 @@ def place(need: Need, rooms: Iterable[Room], now: float) -> Placement | Unplaced
     fitting.sort(key=_score)
     fits = tuple(room.node.name for room in fitting)
     return Placement(node=fits[0], fits=fits, refusals=tuple(refusals))
+
+
+def fill(need: Need, rooms: Iterable[Room], count: int, now: float) -> tuple[tuple[NodeName, ...], tuple[Refusal, ...]]:
+    """Return the nodes for up to `count` replicas, placed one after the other, and what each node says to the next.
+
+    The refusals are empty when all `count` have a node.
+    """
+    fitting: list[tuple[tuple[int, int, str], Room]] = []
+    refusals: list[Refusal] = []
+    for room in rooms:
+        refusal = refusal_of(need, room, now)
+        if refusal is None:
+            fitting.append((_score(room), room))
+        else:
+            refusals.append(refusal)
+    heapq.heapify(fitting)
+    nodes: list[NodeName] = []
+    while fitting and len(nodes) < count:
+        _, room = heapq.heappop(fitting)
+        nodes.append(room.node.name)
+        room = replace(room, promised=Bytes(room.promised + need.profile.memory), same=room.same + 1)
+        refusal = refusal_of(need, room, now)
+        if refusal is None:
+            heapq.heappush(fitting, (_score(room), room))
+        else:
+            refusals.append(refusal)
+    return tuple(nodes), () if len(nodes) == count else tuple(sorted(refusals, key=_nearness))
 
 
 def refusal_of(need: Need, room: Room, now: float) -> Refusal | None:
@@ -135,6 +165,12 @@ def _away(need: Need, room: Room, now: float) -> Refusal | None:
     return NodeAway(node=node.name, lost=lost, seconds=max(0.0, now - node.since))
 
 
+def _will_not_obey(need: Need, room: Room, now: float) -> Refusal | None:
+    if room.node.epoch <= room.epoch:
+        return None
+    return WillNotObey(node=room.node.name, obeyed=room.node.epoch, ours=room.epoch)
+
+
 def _engine_not_probed(need: Need, room: Room, now: float) -> Refusal | None:
     if room.node.engines is not None:
         return None
@@ -173,6 +209,7 @@ CHECKS: tuple[Check, ...] = (
     _memory_never,
     # may pass later
     _away,
+    _will_not_obey,
     _engine_not_probed,
     _engine_broken,
     _memory,
@@ -201,6 +238,20 @@ def _score(room: Room) -> tuple[int, int, str]:
     return room.same, total - room.promised, room.node.name
 
 
-def _nearness(refusal: Refusal) -> tuple[bool, int, str]:
+_NEAREST: tuple[type[Refusal], ...] = (
+    NotEnoughMemory,
+    RefusedByNode,
+    EngineBroken,
+    EngineNotProbed,
+    EngineVersion,
+    EngineMissing,
+    WillNotObey,
+    NodeAway,
+)
+
+
+def _nearness(refusal: Refusal) -> tuple[bool, int, bool, int, str]:
+    """Not now before never; then by what is between the node and the replica, a lost node last; then the bytes."""
+    lost = isinstance(refusal, NodeAway) and refusal.lost
     short = refusal.need - refusal.free if isinstance(refusal, NotEnoughMemory) else 0
-    return refusal.verdict is Verdict.NEVER, short, refusal.node
+    return refusal.verdict is Verdict.NEVER, _NEAREST.index(type(refusal)), lost, short, refusal.node

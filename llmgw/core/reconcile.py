@@ -6,7 +6,8 @@
 
 A replica on a lost node is neither living nor ended: its engine may well run. It keeps its assignment and counts
 again when its node returns; then the surplus goes, and the older replica is the one that stays.
-An adopted replica counts as living but is never surplus: an operator's `scale` makes it an ordinary one first.
+An adopted replica fills a place that would be empty and takes none from another, nor is it ever surplus itself: an
+operator's `scale` makes it an ordinary one first.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,8 +16,7 @@ from dataclasses import dataclass
 from llmgw.core.facts import Want
 from llmgw.core.names import NodeName, ReplicaId
 from llmgw.core.shard import ShardState
-from llmgw.core.state import Replica
-from llmgw.core.views import NodeState
+from llmgw.core.state import NodeState, Replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +34,14 @@ def gap(wanted: int, replicas: Iterable[Replica], node_state: Callable[[NodeName
     if wanted == 0:
         ending = [replica for replica in running if not replica.adopted]
         return Gap(surplus=tuple(replica.id for replica in sorted(ending, key=_usefulness(node_state))))
-    living = [replica for replica in running if not _on_lost_node(replica, node_state)]
-    over = len(living) - wanted
-    if over <= 0:
-        return Gap(missing=-over)
-    removable = sorted((replica for replica in living if not replica.adopted), key=_usefulness(node_state))
-    return Gap(surplus=tuple(replica.id for replica in removable[:over]))
+    living = [replica for replica in running if not on_lost_node(replica, node_state)]
+    ordinary = sorted((replica for replica in living if not replica.adopted), key=_usefulness(node_state))
+    over = max(0, len(ordinary) - wanted)
+    return Gap(missing=max(0, wanted - len(living)), surplus=tuple(replica.id for replica in ordinary[:over]))
 
 
-def _on_lost_node(replica: Replica, node_state: Callable[[NodeName], NodeState]) -> bool:
+def on_lost_node(replica: Replica, node_state: Callable[[NodeName], NodeState]) -> bool:
+    """Whether a part of it is on a node that is lost."""
     return any(node_state(node) is NodeState.LOST for node in replica.nodes)
 
 

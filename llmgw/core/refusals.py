@@ -164,7 +164,35 @@ class RefusedByNode:
         return f"that is mended; asked again in {age(self.seconds)}"
 
 
-Refusal = NodeAway | EngineNotProbed | EngineMissing | EngineBroken | EngineVersion | NotEnoughMemory | RefusedByNode
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WillNotObey:
+    """The node's agent has obeyed a later epoch than ours, so what we ask of it changes nothing there."""
+
+    code: ClassVar[str] = "will_not_obey"
+    node: NodeName
+    obeyed: int
+    ours: int
+
+    verdict: ClassVar[Verdict] = Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        return f"its agent obeyed epoch {self.obeyed}, ours is {self.ours}"
+
+    @property
+    def clears(self) -> str:
+        return f"llmgwd has an epoch above {self.obeyed}; an epoch is the time of its start, in seconds since 1970"
+
+
+Refusal = (
+    NodeAway
+    | EngineNotProbed
+    | EngineMissing
+    | EngineBroken
+    | EngineVersion
+    | NotEnoughMemory
+    | RefusedByNode
+    | WillNotObey
+)
 
 DERIVED = ("code", "verdict", "text", "clears")
 """Written on the wire beside the typed form for a reader that does not know the type; ignored on read.

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Protocol, TypeVar
 
 from llmgw.core.names import ModelName, NodeName
-from llmgw.core.views import Route, RouteReplica
+from llmgw.core.views import ModelState, Route, RouteReplica
 
 
 class Load(Protocol):
@@ -47,12 +47,21 @@ class Reason(Enum):
     ALL_TRIED = "all_tried"
 
 
+_WORDS = {
+    ModelState.STOPPED: "is scaled to 0",
+    ModelState.REFUSED: "is refused by all nodes",
+    ModelState.STARTING: "is starting; no replica serves yet",
+    ModelState.FAILED: "has failed; no replica serves",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoReplica:
     """No replica of a model can be asked; `str()` names nodes, `public` does not."""
 
     model: ModelName
     reason: Reason
+    state: ModelState
     not_now: int
     never: int
     elsewhere: tuple[NodeName, ...] = ()
@@ -65,9 +74,15 @@ class NoReplica:
             return f"model {self.model} runs where this router cannot reach it"
         if self.reason is Reason.ALL_TRIED:
             return f"model {self.model}: every replica was tried and none answered"
-        return (
-            f"model {self.model} has no replica that can serve now; nodes: {self.not_now} not now, {self.never} never"
-        )
+        return f"model {self.model} {_WORDS.get(self.state, 'has no replica that can serve now')}{self._refusals}"
+
+    @property
+    def _refusals(self) -> str:
+        """What the nodes say of one more replica, where that is why."""
+        if self.state in (ModelState.STOPPED, ModelState.STARTING, ModelState.FAILED):
+            return ""
+        told = [f"{count} {when}" for count, when in ((self.not_now, "not now"), (self.never, "never")) if count]
+        return f"; nodes: {', '.join(told)}" if told else ""
 
     def __str__(self) -> str:
         if self.reason is not Reason.ELSEWHERE:
@@ -93,20 +108,27 @@ def choose(
     *,
     now: float,
     elsewhere: tuple[NodeName, ...] = (),
-    tried: Container[str] = (),
+    tried: Container[RouteReplica] = (),
 ) -> AnyLoad | NoReplica:
     """Return the replica to ask, of `loads` (those within reach), or why there is none.
 
     A replica under a penalty is asked only when there is no other, the one whose penalty ends first: a wrong guess
     costs one refused connection, where not asking would turn a client away for sure.
     """
-    open_ones = [load for load in loads if load.replica.id not in tried] if tried else loads
+    open_ones = [load for load in loads if load.replica not in tried] if tried else loads
     if len(open_ones) == 1:
         return open_ones[0]
     if open_ones:
         return min(open_ones, key=lambda load: _rank(load, now))
     reason = Reason.ALL_TRIED if loads else Reason.ELSEWHERE if elsewhere else Reason.NONE_READY
-    return NoReplica(model=route.model, reason=reason, not_now=route.not_now, never=route.never, elsewhere=elsewhere)
+    return NoReplica(
+        model=route.model,
+        reason=reason,
+        state=route.state,
+        not_now=route.not_now,
+        never=route.never,
+        elsewhere=elsewhere,
+    )
 
 
 def _rank(load: Load, now: float) -> tuple[float, int, int, str]:
@@ -132,6 +154,8 @@ class Fault(Enum):
     """The route is older than the engine: another launch listens there now."""
     BROKEN = "engine_answer_broken"
     SILENT = "engine_silent"
+    WITHDRAWN = "engine_withdrawn"
+    """It left the route table while it worked on the request: it may hang, or end soon."""
 
 
 TRIES = 6

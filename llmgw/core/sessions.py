@@ -13,9 +13,12 @@ from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReport
 from llmgw.core.ledger import Ledger
 from llmgw.core.liveness import state_at
 from llmgw.core.names import NodeName
-from llmgw.core.state import Node
+from llmgw.core.state import Node, NodeState
 from llmgw.core.units import age, several
-from llmgw.core.views import NodeState
+
+SAY_AGAIN = 600.0
+"""Seconds until the refusal of one machine is an event again."""
+_MOST_TURNED_AWAY = 1_000
 
 _MEMORY_STEP, _LOAD_STEP = 0.01, 0.1
 """A beat is shown when free memory moved by this share of the total, or the load by this much."""
@@ -27,8 +30,12 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
     known = ledger.nodes.get(registration.node)
     refused = _refusal(ledger, known, registration)
     if refused is not None:
-        ledger.emit(EventKind.NODE_REFUSED, registration.node, refused.text)
+        _say_refused(ledger, registration, refused)
         ledger.do(Answer(come.session, refused))
+        return
+    if known is not None and known.session is not None and known.session > come.session:
+        text = f"{registration.node} has opened a newer session since"
+        ledger.do(Answer(come.session, Refused(code="superseded", text=text)))
         return
     if known is not None and known.session is not None:
         text = f"{registration.node} opened a newer session"
@@ -40,12 +47,23 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
         ledger.emit(EventKind.NODE_JOINED, node.name, _describe(registration))
     elif known.state is not NodeState.READY:
         away = age(ledger.now - known.since)
-        ledger.emit(EventKind.NODE_READY, node.name, f"back after {away}; {_describe(registration)}")
+        again = "rebooted and back" if known.boot not in ("", registration.boot) else "back"
+        ledger.emit(EventKind.NODE_READY, node.name, f"{again} after {away}; {_describe(registration)}")
     ledger.put_node(node)
     ledger.do(
         Answer(come.session, Accepted(cluster=ledger.settings.cluster, epoch=ledger.epoch, heartbeat=ledger.beat))
     )
     shards.take(ledger, node.name, registration.shards)
+
+
+def _say_refused(ledger: Ledger, registration: Registration, refused: Refused) -> None:
+    """A refused agent tries for ever: that is an event once in a while."""
+    fresh = {key: at for key, at in ledger.turned_away.items() if ledger.now - at < SAY_AGAIN}
+    key = (registration.node, registration.machine)
+    if key not in fresh and len(fresh) < _MOST_TURNED_AWAY:
+        fresh[key] = ledger.now
+        ledger.emit(EventKind.NODE_REFUSED, registration.node, refused.text)
+    ledger.turned_away = fresh
 
 
 def beat(ledger: Ledger, came: AgentBeat) -> None:
@@ -92,6 +110,15 @@ def gone(ledger: Ledger, left: AgentGone) -> None:
     ledger.put_node(replace(node, session=None, state=state, since=since))
 
 
+def overslept(ledger: Ledger, seconds: float) -> None:
+    """Nobody could be heard while we were deaf: every connected node is given that time, and so is a start."""
+    ledger.started += seconds
+    for node in list(ledger.nodes.values()):
+        if node.session is not None:
+            ledger.nodes[node.name] = given = replace(node, heard=min(ledger.now, node.heard + seconds))
+            ledger.watch_node(given)
+
+
 def refresh(ledger: Ledger, node: Node) -> None:
     """Let time pass for one node: it may have become unreachable, or lost."""
     state, since = state_at(
@@ -110,8 +137,8 @@ def refresh(ledger: Ledger, node: Node) -> None:
         text = f"not heard for {silent}; {several(ends, 'replica')} to be replaced"
         event = ledger.emit(EventKind.NODE_LOST, node.name, text)
         for replica in ledger.replicas_on(node.name):
-            ledger.caused(replica.model, event)
-    else:
+            ledger.turn.because[replica.model] = event.seq
+    elif state is NodeState.UNREACHABLE:
         ledger.emit(EventKind.NODE_UNREACHABLE, node.name, f"silent for {silent}")
     ledger.put_node(replace(node, state=state, since=since))
 
@@ -146,6 +173,7 @@ def _node(ledger: Ledger, known: Node | None, come: AgentRegistered) -> Node:
         heard=ledger.now,
         address=registration.address,
         agent_version=registration.agent_version,
+        boot=registration.boot,
         epoch=registration.epoch,
         inventory=registration.inventory,
         engines=registration.engines,

@@ -1,7 +1,7 @@
 """Orders to nodes and their reports, shard by shard.
 
 What a node reports is a fact: it is taken as it is, and what changed becomes an event. A running engine that nobody
-placed is adopted (or shown as a stray when its id belongs to a replica elsewhere), never stopped.
+placed is never stopped: it is adopted, or shown as a stray that gets no requests.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,17 @@ from llmgw.core.events import EventKind
 from llmgw.core.facts import FailureKind, ShardOrder, ShardReport, Want
 from llmgw.core.ledger import AskDue, Ledger, NodesWords
 from llmgw.core.names import ModelName, NodeName, ShardId, replica_of, split_shard
+from llmgw.core.placement import usable
+from llmgw.core.reconcile import gap
 from llmgw.core.shard import ShardState
 from llmgw.core.state import Replica, Shard
 from llmgw.core.units import age
 
 ASK_AGAIN, ASK_AGAIN_AT_MOST = 60.0, 600.0
 """Seconds until a node that would not start a model is asked again; doubled each time."""
+
+_MOST_ADOPTED = 900_000_000
+"""Ordinals above are a node's invention: the names that are left must do for ever."""
 
 _RUNNING = (ShardState.STARTING, ShardState.READY, ShardState.DRAINING)
 _EVENTS = {
@@ -69,12 +74,13 @@ def take(ledger: Ledger, node: NodeName, reports: Iterable[ShardReport]) -> None
         for shard in replica.shards:
             if shard.node == node:
                 _take_one(ledger, replica, shard, said.pop(shard.id, None))
-    for key in [key for key in ledger.strays if key[0] == node and key[1] not in said]:
+    running = {shard: report for shard, report in said.items() if report.state in _RUNNING}
+    for key in [key for key in ledger.strays if key[0] == node and key[1] not in running]:
         del ledger.strays[key]
         ledger.turn.nodes.add(node)
-    for report in said.values():
-        if report.state in _RUNNING:
-            _found(ledger, node, report)
+        ledger.turn.models.update(ledger.refusals)  # what it held is free now
+    for report in running.values():
+        _found(ledger, node, report)
 
 
 def _take_one(ledger: Ledger, replica: Replica, shard: Shard, report: ShardReport | None) -> None:
@@ -95,8 +101,8 @@ def _take_one(ledger: Ledger, replica: Replica, shard: Shard, report: ShardRepor
 
 
 def _not_there(ledger: Ledger, replica: Replica, shard: Shard) -> None:
-    """The node does not have it: gone if it was to go, else not started yet."""
-    if replica.want is not Want.RUN:
+    """The node does not have it: gone if it was to go or was only ever found there, else not started yet."""
+    if replica.want is not Want.RUN or replica.adopted:
         _removed(ledger, replica)
     elif shard.report is not None:
         shards = tuple(
@@ -111,13 +117,8 @@ def _removed(ledger: Ledger, replica: Replica) -> None:
 
 
 def _say(ledger: Ledger, shard: Shard, report: ShardReport) -> None:
-    """One event for each change of state; a restart that nobody saw (another launch) counts as one."""
-    before = shard.report
-    if before is not None and (before.state, before.launch, before.attempts) == (
-        report.state,
-        report.launch,
-        report.attempts,
-    ):
+    """One event for each change of state; a launch or a failure that nobody saw come and go counts as one."""
+    if shard.report is not None and _step(shard.report) == _step(report):
         return
     kind = _EVENTS.get(report.state)
     if kind is None:
@@ -129,6 +130,11 @@ def _say(ledger: Ledger, shard: Shard, report: ShardReport) -> None:
     ledger.caused(shard.id, event)
 
 
+def _step(report: ShardReport) -> tuple[ShardState, int]:
+    """What makes a report news. A failed shard is launched again while it is failed: then only failures count."""
+    return report.state, report.attempts if report.state is ShardState.FAILED else report.launch
+
+
 def _where(shard: Shard, report: ShardReport) -> str:
     port = f":{report.port}" if report.port else ""
     pid = f", pid {report.pid}" if report.pid else ""
@@ -137,7 +143,8 @@ def _where(shard: Shard, report: ShardReport) -> str:
 
 def _failed(ledger: Ledger, shard: Shard, report: ShardReport) -> str:
     assert report.failure is not None
-    retry = f"; tried again in {age(report.retry_at - ledger.now)}" if report.retry_at else ""
+    # Both times are of the node's clock, which may not be ours.
+    retry = f"; tried again in {age(report.retry_at - report.failure.at)}" if report.retry_at else ""
     return f"on {shard.node}: {report.failure.text}{retry}"
 
 
@@ -159,23 +166,49 @@ def _hear_refusal(ledger: Ledger, replica: Replica, shard: Shard, report: ShardR
 
 
 def _found(ledger: Ledger, node: NodeName, report: ShardReport) -> None:
-    """A running engine that is in no assignment: the store was lost or is older than the engine."""
+    """A running engine that is in no assignment: the store was lost or is older than the engine, or the node lies."""
     try:
         model, ordinal, _ = split_shard(report.shard)
     except BadName:  # the wire checks the grammar; an agent of another version may not
         return
-    replica = replica_of(report.shard)
-    if report.order is None or replica in ledger.replicas:
-        if ledger.strays.get((node, report.shard)) != report:
-            if (node, report.shard) not in ledger.strays:
-                text = f"an engine on {node} has this name too; it is left running and gets no requests"
-                ledger.emit(EventKind.REPLICA_ADOPTED, replica, text)
-            ledger.strays[node, report.shard] = report
-            ledger.turn.nodes.add(node)
+    if report.order is None or not _adoptable(ledger, node, model, report.order):
+        _strayed(ledger, node, report)
         return
+    replica = replica_of(report.shard)
+    ledger.strays.pop((node, report.shard), None)
     ledger.reserve_ordinal(model, ordinal)
     ledger.emit(EventKind.REPLICA_ADOPTED, replica, f"found running on {node}, not in the store")
     ledger.put_replica(_adopted(ledger, node, model, report), save=True)
+
+
+def _adoptable(ledger: Ledger, node: NodeName, model: ModelName, order: ShardOrder) -> bool:
+    """Whether it may become a replica.
+
+    After a start all that runs and fits its node is taken over: the store may have been lost. Later only what fills
+    an empty place is, so that no node draws a model to itself by saying that it runs it.
+    """
+    if replica_of(order.shard) in ledger.replicas or split_shard(order.shard)[1] > _MOST_ADOPTED:
+        return False
+    inventory, stray = ledger.nodes[node].inventory, ledger.strays.get((node, order.shard))
+    held = order.profile.memory if stray else 0  # as a stray it holds its memory already
+    room = usable(inventory) - ledger.promised(node) + held if inventory else 0
+    if order.profile.memory > room:
+        return False
+    declared = ledger.models.get(model)
+    if not ledger.settled:
+        return True
+    return declared is not None and gap(declared.replicas, ledger.replicas_of(model), ledger.node_state).missing > 0
+
+
+def _strayed(ledger: Ledger, node: NodeName, report: ShardReport) -> None:
+    key = (node, report.shard)
+    if ledger.strays.get(key) == report:
+        return
+    if key not in ledger.strays:
+        text = f"an engine on {node} that was not ordered; it is left running and gets no requests"
+        ledger.emit(EventKind.REPLICA_ADOPTED, replica_of(report.shard), text)
+    ledger.strays[key] = report
+    ledger.turn.nodes.add(node)
 
 
 def _adopted(ledger: Ledger, node: NodeName, model: ModelName, report: ShardReport) -> Replica:

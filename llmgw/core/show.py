@@ -1,17 +1,20 @@
 """What the ledger looks like from outside: views for operators, routes for routers."""
 
+from collections.abc import Sequence
+
 from llmgw.core.catalog import Model
 from llmgw.core.facts import Exposure, Want
 from llmgw.core.ledger import Ledger
 from llmgw.core.names import NodeName, ReplicaId
-from llmgw.core.placement import Placement, Unplaced
+from llmgw.core.placement import Placement, Unplaced, usable
+from llmgw.core.reconcile import on_lost_node
 from llmgw.core.refusals import Verdict, counts
 from llmgw.core.shard import ShardState
-from llmgw.core.state import Node, Replica, Shard
+from llmgw.core.state import Node, NodeState, Replica, Shard
+from llmgw.core.units import NONE
 from llmgw.core.views import (
     ModelState,
     ModelView,
-    NodeState,
     NodeView,
     NodeWarning,
     ReplicaView,
@@ -35,6 +38,7 @@ def node(ledger: Ledger, record: Node) -> NodeView:
         engines=record.engines,
         usage=record.usage,
         promised=ledger.promised(record.name),
+        usable=usable(record.inventory) if record.inventory else NONE,
         warnings=tuple(_warnings(ledger, record)),
     )
 
@@ -48,6 +52,7 @@ def model(ledger: Ledger, record: Model) -> ModelView:
         state=model_state(ledger, record),
         wanted=record.replicas,
         ready=sum(1 for replica in ledger.replicas_of(record.name) if _serves(ledger, replica)),
+        away=sum(1 for replica in ledger.replicas_of(record.name) if _away(ledger, replica)),
         declared=ledger.declared[record.name].replicas,
         context=profile.context,
         slots=profile.slots,
@@ -57,7 +62,7 @@ def model(ledger: Ledger, record: Model) -> ModelView:
     )
 
 
-def replica(record: Replica) -> ReplicaView:
+def replica(ledger: Ledger, record: Replica) -> ReplicaView:
     """A replica as operators see it."""
     return ReplicaView(
         id=record.id,
@@ -65,9 +70,16 @@ def replica(record: Replica) -> ReplicaView:
         state=record.state,
         leaving=record.want is not Want.RUN,
         adopted=record.adopted,
+        outdated=outdated(ledger, record),
         since=record.placed_at,
         shards=tuple(_shard(shard) for shard in record.shards),
     )
+
+
+def outdated(ledger: Ledger, record: Replica) -> bool:
+    """Whether it runs with a profile that is no longer its model's."""
+    now = ledger.models.get(record.model)
+    return now is not None and now.profile != record.profile
 
 
 def model_state(ledger: Ledger, record: Model) -> ModelState:
@@ -76,8 +88,10 @@ def model_state(ledger: Ledger, record: Model) -> ModelState:
     ready = sum(1 for one in staying if _serves(ledger, one))
     if record.replicas == 0:
         return ModelState.STOPPED
-    if ready:
-        return ModelState.READY if ready >= record.replicas else ModelState.DEGRADED
+    if ready >= record.replicas:
+        return ModelState.READY
+    if ready or any(_away(ledger, one) for one in staying):
+        return ModelState.DEGRADED
     states = {one.state for one in staying}
     if states & {ShardState.PLACED, ShardState.FETCHING, ShardState.STARTING}:
         return ModelState.STARTING
@@ -88,7 +102,8 @@ def model_state(ledger: Ledger, record: Model) -> ModelState:
 
 def why(ledger: Ledger, record: Model, answer: Placement | Unplaced, now: float) -> Why:
     """Each node's answer to one more replica."""
-    placed = sum(1 for one in ledger.replicas_of(record.name) if one.want is Want.RUN and not _lost(ledger, one))
+    running = [one for one in ledger.replicas_of(record.name) if one.want is Want.RUN]
+    placed = sum(1 for one in running if not on_lost_node(one, ledger.node_state))
     return Why(
         model=record.name,
         state=model_state(ledger, record),
@@ -172,8 +187,11 @@ def _serves(ledger: Ledger, record: Replica) -> bool:
     return all(ledger.node_state(name) is NodeState.READY for name in record.nodes)
 
 
-def _lost(ledger: Ledger, record: Replica) -> bool:
-    return any(ledger.node_state(name) is NodeState.LOST for name in record.nodes)
+def _away(ledger: Ledger, record: Replica) -> bool:
+    """Ready by what was said last, on a node that says nothing now."""
+    if record.want is not Want.RUN or record.state is not ShardState.READY:
+        return False
+    return not _serves(ledger, record)
 
 
 def _warnings(ledger: Ledger, record: Node) -> list[NodeWarning]:
@@ -185,7 +203,7 @@ def _warnings(ledger: Ledger, record: Node) -> list[NodeWarning]:
         found.append(NodeWarning(code="gpu_probe_failed", text=record.inventory.gpu_problem))
     if record.epoch > ledger.epoch:
         text = f"its agent obeyed epoch {record.epoch}, ours is {ledger.epoch}: it will not obey us"
-        fix = "set the control host's clock right and restart llmgwd"
+        fix = f"restart llmgwd once the time is past {record.epoch} s since 1970: its epoch is the time of its start"
         found.append(NodeWarning(code="epoch_ahead", text=text, fix=fix))
     for report in record.engines.engines if record.engines else ():
         if report.problem:
@@ -194,14 +212,19 @@ def _warnings(ledger: Ledger, record: Node) -> list[NodeWarning]:
     return found
 
 
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(sorted(names)[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
 def _found_running(ledger: Ledger, name: NodeName) -> list[NodeWarning]:
     adopted: list[ReplicaId] = [one.id for one in ledger.replicas_on(name) if one.adopted]
     strays = [shard for node, shard in ledger.strays if node == name]
     found = []
     if adopted:
-        text = f"{', '.join(adopted)} found running, not placed by this control plane"
+        text = f"{_some(adopted)} found running, not placed by this control plane"
         found.append(NodeWarning(code="adopted", text=text, fix="llmgw ctl scale MODEL N takes them as ordinary ones"))
     if strays:
-        text = f"an engine calls itself {', '.join(strays)}, which is placed elsewhere; it gets no requests"
+        text = f"{_some(strays)} running that was not ordered; it gets no requests"
         found.append(NodeWarning(code="stray_engine", text=text, fix="stop it by hand on the node"))
     return found

@@ -1,11 +1,19 @@
-"""What the control plane knows of nodes and replicas. Frozen records; only `cluster.py` replaces them."""
+"""What the control plane knows of nodes and replicas. Frozen records; the ledger holds them."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from llmgw.core.facts import Engines, Inventory, Profile, ShardReport, Usage, Want
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.shard import ShardState, combined
-from llmgw.core.views import NodeState
+
+
+class NodeState(Enum):
+    """Whether a node's agent is there."""
+
+    READY = "ready"
+    UNREACHABLE = "unreachable"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +31,8 @@ class Node:
     """When its last message came."""
     address: str = ""
     agent_version: str = ""
+    boot: str = ""
+    """The id of the machine's start that its agent last registered in."""
     epoch: int = 0
     """The highest epoch that its agent obeyed; above ours it will not obey us."""
     inventory: Inventory | None = None

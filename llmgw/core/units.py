@@ -4,12 +4,15 @@ from typing import NewType
 
 Bytes = NewType("Bytes", int)
 
-NONE, KIB, MIB, GIB = Bytes(0), Bytes(1 << 10), Bytes(1 << 20), Bytes(1 << 30)
+NONE, KIB, MIB, GIB, TIB = Bytes(0), Bytes(1 << 10), Bytes(1 << 20), Bytes(1 << 30), Bytes(1 << 40)
+
+
+_CENTURY = 100 * 365.25 * 86400
 
 
 def size(count: int) -> str:
     """`5.2 GiB`, `600 MiB`, `12 KiB`, `7 B`."""
-    for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+    for unit, word in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(count) >= unit:
             value = count / unit
             return f"{value:.0f} {word}" if value >= 100 or value == int(value) else f"{value:.1f} {word}"
@@ -17,8 +20,13 @@ def size(count: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """`3s`, `4m12s`, `3h07m`, `3d04h`: two units at most; a clock that ran backwards reads as `0s`."""
-    left = max(0, int(seconds))
+    """`3s`, `4m12s`, `3h07m`, `3d04h`: two units at most; a clock that ran backwards reads as `0s`.
+
+    What nobody can mean (a time that is no number, more than a hundred years) reads as `?`.
+    """
+    if not seconds < _CENTURY:
+        return "?"
+    left = max(0, int(max(seconds, 0.0)))
     days, left = divmod(left, 86400)
     hours, left = divmod(left, 3600)
     minutes, secs = divmod(left, 60)

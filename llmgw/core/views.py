@@ -11,15 +11,8 @@ from llmgw.core.facts import Engines, Failure, Inventory, Secret, Usage
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.refusals import Refusal
 from llmgw.core.shard import ShardState
-from llmgw.core.units import Bytes
-
-
-class NodeState(Enum):
-    """Whether a node's agent is there."""
-
-    READY = "ready"
-    UNREACHABLE = "unreachable"
-    LOST = "lost"
+from llmgw.core.state import NodeState
+from llmgw.core.units import NONE, Bytes
 
 
 class ModelState(Enum):
@@ -61,6 +54,8 @@ class NodeView:
     usage: Usage | None = None
     promised: Bytes
     """RAM promised to replicas."""
+    usable: Bytes = NONE
+    """RAM that replicas may be promised in all; 0 while the node has not described itself."""
     warnings: tuple[NodeWarning, ...] = ()
 
 
@@ -73,6 +68,9 @@ class ModelView:
     state: ModelState
     wanted: int
     ready: int
+    """On nodes that are there and say so."""
+    away: int = 0
+    """Ready when their node was last heard: they may well serve, and nobody can say."""
     declared: int
     """What server.yaml says; differs from `wanted` after a `scale`."""
     context: int
@@ -112,6 +110,8 @@ class ReplicaView:
     """It is being drained or stopped on purpose."""
     adopted: bool = False
     """Found running on a node, not placed by this control plane; left for the operator to decide."""
+    outdated: bool = False
+    """It runs with a profile that is no longer its model's."""
     since: float
     shards: tuple[ShardView, ...] = ()
 

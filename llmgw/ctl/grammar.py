@@ -5,13 +5,15 @@ Nothing here imports the client, so that `--help` and a typing mistake answer at
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from llmgw.config.units import duration
+from llmgw.core.catalog import MOST_REPLICAS
 
 EXITS = """\
 exit status:
@@ -19,14 +21,18 @@ exit status:
   2   the caller's fault: nothing was changed
   3   the control plane cannot be reached, or is not trusted
   4   the cluster could not do it, or not in time
-  70  a fault of llmgw"""
+  70  a fault of llmgw
+  74  the answer could not be written"""
 
 WAIT = "10m"
 """How long a bare `--wait` waits."""
 LAST = 50
 """How many past events `events` shows."""
 MOST_EVENTS = 100_000
-MOST_REPLICAS = 10_000
+
+
+WIDE = ("nodes", "models", "events")
+"""The verbs whose wide form says more."""
 
 
 class Form(Enum):
@@ -98,11 +104,23 @@ class _Parser(argparse.ArgumentParser):
         """One line and the way out, instead of the whole usage."""
         self.exit(2, f"llmgw: {message}; see: {self.prog} --help\n")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The parser that met an unknown word says so: it knows whose help to name."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unknown: {' '.join(unknown)[:80]}")
+        return found, unknown
+
 
 def parse(argv: Sequence[str]) -> Asked:
     """Return what was asked; a mistake or `--help` ends the process (SystemExit 2 or 0) with words."""
     # `--wait` takes its value after `=` only, or `--wait gemma 3` would read the model as a duration.
-    found = parser().parse_args(["--wait=" if word == "--wait" else word for word in argv])
+    every = parser()
+    for mistake in _mistakes(every, argv):
+        every.error(mistake)
+    found = every.parse_args(["--wait=" if word == "--wait" else word for word in argv])
+    if getattr(found, "form", None) is Form.WIDE and found.verb not in WIDE:
+        every.error(f"{found.verb} has nothing more to say with -o wide; those that have: {', '.join(WIDE)}")
     return Asked(
         verb=found.verb,
         form=getattr(found, "form", Form.TABLE),
@@ -113,6 +131,22 @@ def parse(argv: Sequence[str]) -> Asked:
         context=getattr(found, "context", None),
         **{name: getattr(found, name) for name in ("model", "replicas", "wait", "follow", "last") if name in found},
     )
+
+
+def _mistakes(every: argparse.ArgumentParser, argv: Sequence[str]) -> Iterator[str]:
+    """What argparse would accept, or would name by something that comes of it."""
+    pairs = list(pairwise(argv))
+    for word, after in pairs:
+        if word == "--wait" and re.fullmatch(r"[0-9.]+(ms|s|m|h|d)", after):
+            yield f"--wait takes its value behind an equals sign: write --wait={after}"
+    forms = {after for word, after in pairs if word == "-o"} | {word[2:] for word in argv if re.match("-o.", word)}
+    if "--json" in argv and forms - {Form.JSON.value}:
+        yield f"--json and -o {min(forms - {Form.JSON.value})[:80]} ask for different forms; give one of them"
+    if not {verb.name for verb in VERBS} & set(argv):
+        options = every.format_usage().replace("[", " ").replace("]", " ").split()
+        odd = [word for word in argv if re.match("--?[a-z]", word) and word.partition("=")[0] not in options]
+        if odd and not re.match("-o.", odd[0]) and odd[0] != "--help":
+            yield f"unknown: {odd[0][:80]}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -154,7 +188,7 @@ def _common(to: argparse.ArgumentParser, servers: str) -> None:
     )  # fmt: skip
     where.add_argument(
         "--tls", type=Path, metavar="DIR", default=none,
-        help="with --server: operator.crt, operator.key and authority.crt (default ~/.config/llmgw)",
+        help="with --server: its NAME.crt, NAME.key and authority.crt (default ~/.config/llmgw)",
     )  # fmt: skip
     where.add_argument("--context", metavar="NAME", default=none, help="what ~/.config/llmgw/NAME.yaml says")
     how = to.add_argument_group("how it is written")
@@ -170,7 +204,7 @@ def _own(to: argparse.ArgumentParser, verb: Verb) -> None:
     if verb.name == "events":
         to.add_argument("--follow", action="store_true", help="go on with what happens from now")
         to.add_argument(
-            "--last", type=_count(MOST_EVENTS), default=LAST, metavar="N", help=f"how many (default {LAST})"
+            "--last", type=_count(MOST_EVENTS, 1), default=LAST, metavar="N", help=f"how many (default {LAST})"
         )
     elif verb.look:
         to.add_argument("--watch", action="store_true", help="again after each change, until stopped")
@@ -190,10 +224,10 @@ def _form(text: str) -> Form:
         raise argparse.ArgumentTypeError(f"{text[:80]!r} is not one of {known}") from None
 
 
-def _count(most: int) -> Callable[[str], int]:
+def _count(most: int, least: int = 0) -> Callable[[str], int]:
     def count(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) > most:
-            raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a number from 0 to {most}")
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a number from {least} to {most}")
         return int(text)
 
     return count

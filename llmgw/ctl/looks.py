@@ -6,12 +6,14 @@ from dataclasses import replace
 from llmgw.client import ControlClient
 from llmgw.core import views
 from llmgw.core.events import Event
+from llmgw.core.fold import Fold
 from llmgw.core.views import Noun
 from llmgw.ctl import shapes, tables
 from llmgw.ctl.grammar import Asked
 from llmgw.ctl.output import Answer, Output, answer
-from llmgw.ctl.world import World, worlds
+from llmgw.ctl.world import worlds
 
+_NEVER = views.Revision(epoch=0, seq=0)
 _ENTITIES = (Noun.NODES, Noun.MODELS, Noun.REPLICAS)
 
 
@@ -32,12 +34,13 @@ async def _status(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
         yield _sums(await client.about(), world)
 
 
-def _sums(about: views.AboutView, world: World) -> Answer:
+def _sums(about: views.AboutView, world: Fold) -> Answer:
     return answer(
         world.revision,
         world.now,
         shape=lambda: shapes.status(about, world),
         lines=lambda _: tables.status(about, world),
+        still=lambda _: tables.status(replace(about, now=about.started), replace(world, revision=_NEVER)),
         names=lambda: [about.cluster],
     )
 
@@ -47,51 +50,54 @@ async def _nodes(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
         yield _every_node(world)
 
 
-def _every_node(world: World) -> Answer:
+def _every_node(world: Fold) -> Answer:
     names = sorted(world.nodes)
     return answer(
         world.revision,
         world.now,
         shape=lambda: {"nodes": [shapes.node(world.nodes[name]) for name in names]},
         lines=lambda wide: tables.nodes(world, wide),
+        still=lambda wide: tables.nodes(replace(world, now=0.0), wide),
         names=lambda: names,
     )
 
 
 async def _models(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
-    async for world in worlds(client, [Noun.MODELS, Noun.REPLICAS], follow=asked.watch):
+    async for world in worlds(client, _ENTITIES, follow=asked.watch):
         yield _every_model(world)
 
 
-def _every_model(world: World) -> Answer:
+def _every_model(world: Fold) -> Answer:
     return answer(
         world.revision,
         world.now,
         shape=lambda: {"models": shapes.models(world)},
         lines=lambda wide: tables.models(world, wide),
+        still=lambda wide: tables.models(replace(world, now=0.0), wide),
         names=lambda: sorted([*world.models, *world.unlisted()]),
     )
 
 
 async def _why(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
-    said = await client.why_model(asked.model)
-    yield _reasons(said)
-    if not asked.watch:
-        return
-    async for _ in worlds(client, _ENTITIES, follow=True):
-        now = await client.why_model(asked.model)
+    nouns = _ENTITIES if asked.watch else (Noun.MODELS,)
+    last = None
+    async for world in worlds(client, nouns, follow=asked.watch):
+        said = await client.why_model(asked.model)
+        model = world.model(asked.model)
+        away = model.away if model else 0
         # Heartbeats change a node's view many times a minute; what is said here changes seldom.
-        if replace(now, revision=said.revision, now=said.now) != said:
-            said = now
-            yield _reasons(said)
+        told = (replace(said, revision=_NEVER, now=0.0), away)
+        if told != last:
+            last = told
+            yield _reasons(said, away)
 
 
-def _reasons(said: views.Why) -> Answer:
+def _reasons(said: views.Why, away: int) -> Answer:
     return answer(
         said.revision,
         said.now,
-        shape=lambda: shapes.why(said),
-        lines=lambda wide: tables.why(said, wide),
+        shape=lambda: shapes.why(said, away),
+        lines=lambda wide: tables.why(said, wide, away),
         names=lambda: [one.node for one in said.refusals],
     )
 
@@ -106,26 +112,28 @@ _LOOKS: dict[str, Callable[[Asked, ControlClient], AsyncIterator[Answer]]] = {
 
 async def _events(asked: Asked, client: ControlClient, out: Output) -> None:
     seen = 0
+    if asked.follow:
+        out.head(tables.EVENT_HEAD)
     async for world in worlds(client, [Noun.EVENTS], follow=asked.follow, events=asked.last):
         if not asked.follow:
             out.show(_history(world))
             return
-        if world.events and world.events[-1].seq < seen:
+        if world.news and world.news[-1].seq < seen:
             seen = 0  # another history: the store was replaced
-        for event in world.events:
+        for event in world.news:
             # A reader that was too slow gets a new snapshot, which holds some of what it had.
             if event.seq > seen:
                 seen = event.seq
                 out.show_line(_line(event))
 
 
-def _history(world: World) -> Answer:
+def _history(world: Fold) -> Answer:
     return answer(
         world.revision,
         world.now,
-        shape=lambda: {"events": [shapes.event(event) for event in world.events]},
-        lines=lambda wide: tables.events(world.events, wide),
-        names=lambda: [str(event.seq) for event in world.events],
+        shape=lambda: {"events": [shapes.event(event) for event in world.news]},
+        lines=lambda wide: tables.events(world.news, wide),
+        names=lambda: [str(event.seq) for event in world.news],
     )
 
 

@@ -7,7 +7,8 @@ from llmgw.core.errors import LlmgwError
 from llmgw.ctl import acts, looks
 from llmgw.ctl.grammar import Asked
 from llmgw.ctl.interrupts import Interrupted, interruptible
-from llmgw.ctl.output import Output, give_up_stdout, talk
+from llmgw.ctl.output import Output, talk
+from llmgw.ctl.stdout import NotWritten, give_up_stdout
 from llmgw.ctl.where import where
 
 
@@ -17,6 +18,10 @@ async def carry_out(asked: Asked) -> int:
     with interruptible(out) as came:
         try:
             await _do(asked, out)
+        except NotWritten as error:
+            give_up_stdout()
+            talk(f"llmgw: {error}")
+            return error.exit_status
         except LlmgwError as error:
             talk(f"llmgw: {error}")
             return error.exit_status

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from llmgw.core.events import Event
 from llmgw.core.facts import Engines, Failure, Gpu, Inventory
+from llmgw.core.fold import Fold
 from llmgw.core.refusals import Refusal, counts, numbers
 from llmgw.core.shard import ShardState
-from llmgw.core.views import AboutView, Done, ModelState, ModelView, NodeState, NodeView, ReplicaView, ShardView, Why
-from llmgw.ctl.world import World
+from llmgw.core.state import NodeState
+from llmgw.core.views import AboutView, Done, ModelState, ModelView, NodeView, ReplicaView, ShardView, Why
 
 Shape = dict[str, object]
 
@@ -29,7 +30,7 @@ def at(time: float | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def status(about: AboutView, world: World) -> Shape:
+def status(about: AboutView, world: Fold) -> Shape:
     """The cluster in sums."""
     models = world.models.values()
     return {
@@ -40,12 +41,16 @@ def status(about: AboutView, world: World) -> Shape:
         "exposure": about.exposure,
         "nodes": _sum((node.state for node in world.nodes.values()), NodeState),
         "models": _sum((model.state for model in models), ModelState),
-        "replicas": {"ready": sum(model.ready for model in models), "wanted": sum(model.wanted for model in models)},
+        "replicas": {
+            "ready": sum(model.ready for model in models),
+            "away": sum(model.away for model in models),
+            "wanted": sum(model.wanted for model in models),
+        },
         "warnings": [{"node": node.name, **warning} for node in _sorted(world) for warning in _warnings(node)],
     }
 
 
-def _sorted(world: World) -> list[NodeView]:
+def _sorted(world: Fold) -> list[NodeView]:
     return [world.nodes[name] for name in sorted(world.nodes)]
 
 
@@ -68,6 +73,7 @@ def node(view: NodeView) -> Shape:
         "fabrics": [],
         "memory": {
             "total": inventory.memory if inventory else None,
+            "usable": view.usable or None,
             "promised": view.promised,
             "available": usage.memory_available if usage else None,
         },
@@ -124,6 +130,7 @@ def model(view: ModelView, replicas: list[ReplicaView]) -> Shape:
         "state": view.state.value,
         "wanted": view.wanted,
         "ready": view.ready,
+        "away": view.away,
         "declared": view.declared,
         "engine": view.engine,
         "context": view.context,
@@ -134,7 +141,7 @@ def model(view: ModelView, replicas: list[ReplicaView]) -> Shape:
     }
 
 
-def models(world: World) -> list[Shape]:
+def models(world: Fold) -> list[Shape]:
     """All `models` by name; one that left the catalog while it has replicas is `unlisted`."""
     listed = [model(world.models[name], world.replicas_of(name)) for name in world.models]
     unlisted = [_unlisted(name, world.replicas_of(name)) for name in world.unlisted()]
@@ -148,6 +155,7 @@ def _unlisted(name: str, replicas: list[ReplicaView]) -> Shape:
         "state": UNLISTED,
         "wanted": 0,
         "ready": sum(one.state is ShardState.READY for one in replicas),
+        "away": 0,
         "declared": 0,
         **dict.fromkeys(("engine", "context", "slots", "memory")),
         "replicas": [_replica(one) for one in replicas],
@@ -162,6 +170,7 @@ def _replica(view: ReplicaView) -> Shape:
         "since": at(view.since),
         "leaving": view.leaving,
         "adopted": view.adopted,
+        "outdated": view.outdated,
         "shards": [_shard(shard) for shard in view.shards],
     }
 
@@ -195,13 +204,14 @@ def _failure(failure: Failure | None) -> Shape | None:
     }
 
 
-def why(view: Why) -> Shape:
-    """The answer to `why`."""
+def why(view: Why, away: int) -> Shape:
+    """The answer to `why`; `away` of the model's replicas are on nodes that say nothing now."""
     return {
         "model": view.model,
         "state": view.state.value,
         "wanted": view.wanted,
         "placed": view.placed,
+        "away": away,
         "engine": view.engine,
         "memory": view.memory,
         "fits": list(view.fits),
@@ -236,11 +246,14 @@ def event(one: Event) -> Shape:
     }
 
 
-def done(view: Done, model: str, ready: int | None, waited: float | None) -> Shape:
-    """The answer to an act; `ready` and `waited` are null without `--wait`."""
+def done(
+    view: Done, model: str, ready: int | None = None, waited: float | None = None, away: Iterable[ReplicaView] = ()
+) -> Shape:
+    """The answer to an act; `ready` and `waited` are null without `--wait`, `away` holds what waits on lost nodes."""
     return {
         "event": event(view.event),
         "model": model,
         "ready": ready,
         "waited": None if waited is None else round(waited, 3),
+        "away": [{"replica": one.id, "nodes": [shard.node for shard in one.shards]} for one in away],
     }

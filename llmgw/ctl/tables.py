@@ -8,14 +8,16 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from llmgw.core.events import Event
-from llmgw.core.facts import Failure
+from llmgw.core.fold import Fold
+from llmgw.core.hosts import host_port
+from llmgw.core.names import ModelName
 from llmgw.core.refusals import Refusal, Verdict, counts
 from llmgw.core.safe import safe
 from llmgw.core.shard import ShardState
-from llmgw.core.units import age, size
-from llmgw.core.views import AboutView, ModelState, ModelView, NodeState, NodeView, ReplicaView, ShardView, Why
+from llmgw.core.state import NodeState
+from llmgw.core.units import age, several, size
+from llmgw.core.views import AboutView, ModelState, ModelView, NodeView, ReplicaView, ShardView, Why
 from llmgw.ctl.shapes import UNLISTED
-from llmgw.ctl.world import World
 
 Row = Sequence[str]
 
@@ -46,7 +48,7 @@ _NODES = ("NAME", "STATE", "FOR", "ENGINES", "PROMISED", "GPUS", "WARNINGS")
 _NODES_WIDE = ("ADDRESS", "AGENT", "CPU", "AVAILABLE", "LOAD", "OS", "KERNEL")
 
 
-def nodes(world: World, wide: bool) -> list[str]:
+def nodes(world: Fold, wide: bool) -> list[str]:
     """A line a node."""
     views = [world.nodes[name] for name in sorted(world.nodes)]
     if not views:
@@ -56,13 +58,12 @@ def nodes(world: World, wide: bool) -> list[str]:
 
 
 def _node(view: NodeView, now: float) -> tuple[str, ...]:
-    total = size(view.inventory.memory) if view.inventory else "?"
     return (
         view.name,
         view.state.value,
         age(now - view.since),
         _engines(view),
-        f"{size(view.promised)} of {total}",
+        f"{size(view.promised)} of {size(view.usable) if view.usable else '?'}",
         _gpus(view),
         ", ".join(warning.code for warning in view.warnings),
     )
@@ -99,92 +100,116 @@ def _node_wide(view: NodeView) -> tuple[str, ...]:
 
 # --- models -----------------------------------------------------------------------------------------------------
 
+_OUTDATED = "runs an older profile; scale it down and up to change it"
 _MODELS = ("NAME", "STATE", "READY", "ENGINE", "MEMORY", "ON", "NOTE")
-_MODELS_WIDE = ("NAME", "STATE", "FOR", "NODE", "ADDRESS", "PID", "NOTE")
+_MODELS_WIDE = ("NAME", "STATE", "READY", "FOR", "NODE", "ADDRESS", "PID", "NOTE")
 
 
-def models(world: World, wide: bool) -> list[str]:
+def models(world: Fold, wide: bool) -> list[str]:
     """A line a model; `wide` has a line for each replica below it."""
     names = sorted([*world.models, *world.unlisted()])
     if not names:
         return ["no model is in the catalog; name one under `models:` in server.yaml"]
     if not wide:
-        return align([_MODELS, *(_model(world.models.get(name), name, world.replicas_of(name)) for name in names)])
+        return align([_MODELS, *(_model(world.models.get(name), name, world) for name in names)])
     rows: list[Row] = [_MODELS_WIDE]
     for name in names:
         view = world.models.get(name)
-        rows.append((name, view.state.value if view else UNLISTED, "", "", "", "", _model_note(view)))
-        rows += [_shard(one, shard, world.now) for one in world.replicas_of(name) for shard in one.shards]
+        rows.append(
+            (
+                name,
+                view.state.value if view else UNLISTED,
+                _ready(view) if view else "",
+                *("",) * 4,
+                _model_note(name, view, ()),
+            )
+        )
+        rows += [_shard(one, shard, world) for one in world.replicas_of(name) for shard in one.shards]
     return align(rows)
 
 
-def _model(view: ModelView | None, name: str, replicas: list[ReplicaView]) -> tuple[str, ...]:
+def _model(view: ModelView | None, name: ModelName, world: Fold) -> tuple[str, ...]:
+    replicas = world.replicas_of(name)
     return (
         name,
         view.state.value if view else UNLISTED,
-        f"{view.ready}/{view.wanted}" if view else "",
+        _ready(view) if view else "",
         view.engine if view else "",
         size(view.memory) if view else "",
-        ", ".join(_on(replica) for replica in replicas),
-        _model_note(view),
+        ", ".join(_on(replica, world) for replica in replicas),
+        _model_note(name, view, replicas),
     )
 
 
-def _on(replica: ReplicaView) -> str:
+def _ready(view: ModelView) -> str:
+    return f"{view.ready}/{view.wanted}" + (f", {view.away} away" if view.away else "")
+
+
+def _on(replica: ReplicaView, world: Fold) -> str:
     spans = "+".join(shard.node for shard in replica.shards)
-    return spans if replica.state is ShardState.READY else f"{spans} ({replica.state.value})"
+    if replica.state is ShardState.READY:
+        return f"{spans} (away)" if _away(replica, world) else spans
+    return f"{spans} ({replica.state.value})"
 
 
-def _model_note(view: ModelView | None) -> str:
+def _away(replica: ReplicaView, world: Fold) -> bool:
+    """A node of it says nothing now: what is known of it is what was said last."""
+    known = (world.nodes.get(shard.node) for shard in replica.shards)
+    return any(node is not None and node.state is not NodeState.READY for node in known)
+
+
+def _model_note(name: str, view: ModelView | None, replicas: Sequence[ReplicaView]) -> str:
     if view is None:
-        return "not in the catalog; its replicas are still there"
+        return f"not in the catalog; its replicas are still there; llmgw ctl scale {name} 0 ends them"
     notes = []
     if view.wanted != view.declared:
         notes.append(f"server.yaml says {view.declared}")
+    old = [replica.id for replica in replicas if replica.outdated and not replica.leaving]
+    if old:
+        notes.append(f"{old[0]}{f' and {len(old) - 1} more' if old[1:] else ''} {_OUTDATED}")
     if view.refusals:
         notes.append(f"{_tally(view.refusals)}; see: llmgw ctl why {view.name}")
-    return ", ".join(notes)
+    return "; ".join(notes)
 
 
-def _shard(replica: ReplicaView, shard: ShardView, now: float) -> tuple[str, ...]:
+def _shard(replica: ReplicaView, shard: ShardView, world: Fold) -> tuple[str, ...]:
     return (
         f"  {replica.id}" if len(replica.shards) == 1 else f"  {replica.id}.{shard.rank}",
         shard.state.value,
-        age(now - shard.since),
+        "",
+        age(world.now - shard.since),
         shard.node,
-        f"{shard.host}:{shard.port}" if shard.port else "",
+        host_port(shard.host, shard.port) if shard.port else "",
         str(shard.pid or ""),
-        _shard_note(replica, shard, now),
+        _shard_note(replica, shard, world),
     )
 
 
-def _shard_note(replica: ReplicaView, shard: ShardView, now: float) -> str:
-    notes = [word for word, holds in (("leaving", replica.leaving), ("adopted", replica.adopted)) if holds]
+def _shard_note(replica: ReplicaView, shard: ShardView, world: Fold) -> str:
+    notes = ["node away, may still serve"] if shard.state is ShardState.READY and _away(replica, world) else []
+    notes += [word for word, holds in (("leaving", replica.leaving), ("adopted", replica.adopted)) if holds]
+    if replica.outdated and not replica.leaving:
+        notes.append(_OUTDATED)
     if shard.failure and shard.state is not ShardState.READY:
-        notes.append(ended(shard.failure))
+        notes.append(shard.failure.text)
     if shard.retry_at is not None:
-        notes.append(f"tried again in {age(shard.retry_at - now)}")
+        notes.append(f"tried again in {age(shard.retry_at - world.now)}")
     return ", ".join(notes)
-
-
-def ended(failure: Failure) -> str:
-    """Why a shard does not run, on one line."""
-    if failure.exit_status is not None:
-        return f"{failure.text} (exit {failure.exit_status})"
-    return f"{failure.text} (signal {failure.signal})" if failure.signal is not None else failure.text
 
 
 # --- why --------------------------------------------------------------------------------------------------------
 
 
-def why(view: Why, wide: bool) -> list[str]:
-    """The sum in a sentence, then a line for each node."""
-    del wide  # all of it is always shown
+def why(view: Why, wide: bool, away: int = 0) -> list[str]:
+    """The sum in a sentence, then a line for each node; `away` of its replicas are on nodes that say nothing now."""
+    del wide  # ctl refuses it: all of it is always shown
     head = (
-        f"{view.model} is {view.state.value}: wants {_many(view.wanted, 'replica')}, {view.placed} placed; "
+        f"{view.model} is {view.state.value}: wants {several(view.wanted, 'replica')}, {view.placed} placed; "
         f"each takes {size(view.memory)} and {view.engine}"
     )
     lines = [safe(head, 1024), _one_more(view)]
+    if away:
+        lines.append(f"{several(away, 'replica')} on nodes that are away, and may still serve")
     rows = [(node, "fits", "", "") for node in view.fits]
     rows += [(one.node, one.verdict.value, str(one), one.clears) for one in view.refusals]
     return [*lines, *align([("NODE", "VERDICT", "REASON", "CLEARS WHEN"), *rows])] if rows else lines
@@ -195,16 +220,12 @@ def _one_more(view: Why) -> str:
         return "no node has joined, so there is none to ask"
     asked = len(view.fits) + len(view.refusals)
     tally = f" ({_tally(view.refusals)})" if view.refusals else ""
-    return f"one more would fit on {len(view.fits)} of {_many(asked, 'node')}{tally}"
+    return f"one more would fit on {len(view.fits)} of {several(asked, 'node')}{tally}"
 
 
 def _tally(refusals: tuple[Refusal, ...]) -> str:
     found = counts(refusals)
     return f"{found[Verdict.NOT_NOW]} not now, {found[Verdict.NEVER]} never"
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -215,7 +236,7 @@ def events(found: Iterable[Event], wide: bool) -> list[str]:
     found = list(found)
     if not found:
         return ["nothing has happened yet"]
-    rows = align([("SEQ", "AT", "KIND", "SUBJECT", "TEXT", "CAUSE"), *map(_event, found)])
+    rows = align([("SEQ", "AT", "KIND", "SUBJECT", "CAUSE", "TEXT"), *map(_event, found)])
     if not wide:
         return rows
     return [rows[0], *(line for row, one in zip(rows[1:], found, strict=True) for line in (row, *_output(one)))]
@@ -223,15 +244,18 @@ def events(found: Iterable[Event], wide: bool) -> list[str]:
 
 def event(one: Event, wide: bool) -> list[str]:
     """One event in columns of a fixed width, since those to come are not known."""
-    seq, when, kind, subject, text, cause = map(safe, _event(one))
-    why = f"  (because of {cause})" if cause else ""
-    line = f"{seq:>6}  {when}  {kind:<17} {subject:<16}  {text}{why}"
+    seq, when, kind, subject, cause, text = map(safe, _event(one))
+    line = f"{seq:<6}  {when:<19}  {kind:<17}  {subject:<16}  {cause or '-':<6}  {text}"
     return [line, *_output(one)] if wide else [line]
+
+
+EVENT_HEAD = f"{'SEQ':<6}  {'AT':<19}  {'KIND':<17}  {'SUBJECT':<16}  {'CAUSE':<6}  TEXT"
+"""Over the lines of `event`."""
 
 
 def _event(one: Event) -> tuple[str, ...]:
     by = f" (by {one.by})" if one.by else ""
-    return (str(one.seq), clock(one.at), one.kind.value, one.subject, one.text + by, str(one.cause or ""))
+    return (str(one.seq), clock(one.at), one.kind.value, one.subject, str(one.cause or ""), one.text + by)
 
 
 def _output(one: Event) -> list[str]:
@@ -249,15 +273,20 @@ def clock(time: float) -> str:
 # --- status -----------------------------------------------------------------------------------------------------
 
 
-def status(about: AboutView, world: World) -> list[str]:
+_SAID_FOR_ALL = "engines_exposed"
+"""The warning that every node has when the cluster's own line says it."""
+
+
+def status(about: AboutView, world: Fold) -> list[str]:
     """The cluster in a few lines."""
-    ready, wanted = (sum(getattr(model, name) for model in world.models.values()) for name in ("ready", "wanted"))
+    counted = ("ready", "wanted", "away")
+    ready, wanted, away = (sum(getattr(one, name) for one in world.models.values()) for name in counted)
     up = age(about.now - about.started)
     lines = [
         safe(f"cluster   {about.cluster}: llmgwd {about.version}, up {up}, revision {world.revision}"),
         f"nodes     {_states([node.state for node in world.nodes.values()], NodeState)}",
         f"models    {_states([model.state for model in world.models.values()], ModelState)}",
-        f"replicas  {ready} of {wanted} ready",
+        f"replicas  {ready} of {wanted} ready" + (f", {away} on nodes that are away, may still serve" if away else ""),
     ]
     if not about.settled:
         lines.append("settling  it waits for nodes to come back before it moves anything")
@@ -267,6 +296,7 @@ def status(about: AboutView, world: World) -> list[str]:
         lines += [
             safe(f"warning   {name}: {warning.text}" + (f"; {warning.fix}" if warning.fix else ""), 1024)
             for warning in world.nodes[name].warnings
+            if warning.code != _SAID_FOR_ALL or about.exposure == "loopback"
         ]
     return lines
 

@@ -27,11 +27,11 @@ def where(
     if tls is not None and not servers:
         raise Rejected("--tls goes with --server; give that too")
     if directory is not None:
-        return load_client(directory / "client.yaml")
+        return load_client(_demo(directory))
     if context is not None:
         return load_client(_home() / f"{_plain(context)}.yaml")
     if servers:
-        return _remote(servers, tls or _home())
+        return _remote(servers, tls)
     return _local(socket)
 
 
@@ -45,9 +45,42 @@ def _plain(context: str) -> str:
     return context
 
 
-def _remote(servers: tuple[str, ...], tls: Path) -> ClientConfig:
-    files = TlsFiles(certificate=tls / "operator.crt", key=tls / "operator.key", authority=tls / "authority.crt")
-    return ClientConfig(server=tuple(map(_address, servers)), tls=files)
+def _demo(directory: Path) -> Path:
+    file = directory / "client.yaml"
+    if not file.exists():
+        raise Rejected(
+            f"--dir {str(directory)[:200]}: there is no {file.name} in it; is there a demo? "
+            f"start one with `llmgw demo --dir {str(directory)[:200]}`"
+        )
+    return file
+
+
+def _remote(servers: tuple[str, ...], tls: Path | None) -> ClientConfig:
+    addresses = tuple(map(_address, servers))
+    if tls is None and not _home().is_dir():
+        raise Rejected(
+            f"--server needs a certificate, and there is no {_home()}; name the directory that holds one with --tls DIR"
+        )
+    return ClientConfig(server=addresses, tls=_files(tls or _home()))
+
+
+def _files(tls: Path) -> TlsFiles:
+    """`operator.*`, or else the only certificate with its key, beside `authority.crt`."""
+    if not tls.is_dir():
+        raise Rejected(f"--tls {str(tls)[:200]}: there is no such directory")
+    authority = tls / "authority.crt"
+    pairs = sorted(one.stem for one in tls.glob("*.crt") if one != authority and one.with_suffix(".key").exists())
+    if not pairs:
+        raise Rejected(
+            f"--tls {str(tls)[:200]}: there is no NAME.crt with its NAME.key in it; `llmgw pki issue` makes them"
+        )
+    if len(pairs) > 1 and "operator" not in pairs:
+        raise Rejected(
+            f"--tls {str(tls)[:200]}: there are several certificates in it ({', '.join(pairs)[:200]}); name one in a "
+            f"file {_home()}/NAME.yaml and say --context NAME"
+        )
+    name = "operator" if "operator" in pairs else pairs[0]
+    return TlsFiles(certificate=tls / f"{name}.crt", key=tls / f"{name}.key", authority=authority)
 
 
 def _address(text: str) -> Address:

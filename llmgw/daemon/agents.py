@@ -11,6 +11,7 @@ queue, for of Desired only the newest counts.
 import asyncio
 import itertools
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ from llmgw.core.facts import (
 from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported, AgentTurnedAway
 from llmgw.core.liveness import MISSED
 from llmgw.core.names import NodeName
+from llmgw.core.state import NodeState
+from llmgw.core.views import NodeView, Noun
 from llmgw.daemon.brain import Brain
 from llmgw.daemon.intake import bounded
 from llmgw.wire.agent import v1
@@ -51,12 +54,12 @@ _SAY_AGAIN = 600.0
 
 
 class Mailbox:
-    """What one session has still to be sent."""
+    """What one session has still to be sent: an answer, and the newest orders."""
 
     def __init__(self, node: NodeName) -> None:
         self.node = node
         self._answer: Accepted | Refused | None = None
-        self._desired = False
+        self._desired: Desired | None = None
         self._changed = asyncio.Event()
 
     def answer(self, answer: Accepted | Refused) -> None:
@@ -64,22 +67,22 @@ class Mailbox:
         self._answer = answer
         self._changed.set()
 
-    def order(self) -> None:
-        """The newest Desired goes out, once, however often this is called before."""
-        self._desired = True
+    def order(self, desired: Desired) -> None:
+        """Goes out in the place of one that waits still."""
+        self._desired = desired
         self._changed.set()
 
-    async def next(self, desired: Callable[[NodeName], Desired]) -> ControlMessage:
-        """Wait for the next message to send; a Desired is made when it is taken."""
+    async def next(self) -> ControlMessage:
+        """Wait for the next message to send, and take it."""
         while True:
             await self._changed.wait()
-            if self._answer is not None:
-                answer, self._answer = self._answer, None
+            answer, self._answer = self._answer, None
+            if answer is not None:
                 return answer
             self._changed.clear()
-            if self._desired:
-                self._desired = False
-                return desired(self.node)
+            desired, self._desired = self._desired, None
+            if desired is not None:
+                return desired
 
 
 class Mailboxes:
@@ -113,11 +116,11 @@ class Mailboxes:
         """Let a session end."""
         self.answer(session, why)
 
-    def send_desired(self, node: NodeName) -> None:
-        """The node's orders changed."""
+    def send_desired(self, node: NodeName, desired: Desired) -> None:
+        """Send this to the node's session, if it has one."""
         session = self._by_node.get(node)
         if session is not None:
-            self._by_session[session].order()
+            self._by_session[session].order(desired)
 
 
 Link = BidiStream[v1.AgentMessage, v1.ControlMessage]
@@ -192,24 +195,21 @@ class AgentLinks:
         box: Mailbox,
     ) -> End:
         await self._brain.tell(AgentRegistered(session=session, registration=registration))
-        answer = await box.next(self._brain.cluster.desired)
+        answer = await box.next()
         await stream.send(to_wire(answer, v1.ControlMessage))
         if not isinstance(answer, Accepted):
             return End(f"refused: {answer.text if isinstance(answer, Refused) else 'it was not answered'}")
-        silence = (MISSED + 0.5) * answer.heartbeat
-        receiving = self._receive(session, registration.node, messages, silence)
-        return await _first(_ending(receiving), _ending(self._send(box, stream)))
-
-    async def _receive(
-        self, session: int, node: NodeName, messages: AsyncIterator[AgentMessage], silence: float
-    ) -> End:
         pace = _Pace()
+        return await _first(
+            _ending(self._receive(session, registration.node, messages, pace)),
+            _ending(self._send(box, stream)),
+            _ending(self._silence(registration.node, answer.heartbeat, pace)),
+        )
+
+    async def _receive(self, session: int, node: NodeName, messages: AsyncIterator[AgentMessage], pace: "_Pace") -> End:
         while True:
-            try:
-                async with asyncio.timeout(silence):
-                    message = await anext(messages, None)
-            except TimeoutError:
-                return End(f"silent for {silence:g} s")
+            message = await anext(messages, None)
+            pace.heard()
             match message:
                 case Heartbeat():
                     await self._brain.tell(AgentBeat(session=session, node=node, heartbeat=message))
@@ -223,9 +223,21 @@ class AgentLinks:
                     return End("it closed the stream without saying that it leaves")
             await pace.keep()
 
+    async def _silence(self, node: NodeName, beat: float, pace: "_Pace") -> End:
+        """Return when the node says nothing and the cluster has called it away for a beat.
+
+        The cluster alone says when: it knows what time we ourselves lost.
+        """
+        while True:
+            await asyncio.sleep(max(MISSED * beat - pace.silent, beat))
+            view = self._brain.cluster.view(Noun.NODES, node)
+            away = isinstance(view, NodeView) and view.state is not NodeState.READY and self._now() - view.since >= beat
+            if away and pace.silent >= MISSED * beat:
+                return End(f"silent for {pace.silent:.3g} s")
+
     async def _send(self, box: Mailbox, stream: Link) -> End:
         while True:
-            message = await box.next(self._brain.cluster.desired)
+            message = await box.next()
             await stream.send(to_wire(message, v1.ControlMessage))
             if isinstance(message, Refused):
                 return End(f"ended by us: {message.text}")
@@ -256,14 +268,24 @@ class AgentLinks:
 
 
 class _Pace:
-    """Slows a sender down to what it may cost; the stream's flow control passes that on to it."""
+    """When a sender was heard, and how fast it may talk; its stream's flow control passes that on to it."""
 
     def __init__(self) -> None:
-        self._free_at = 0.0
+        self._clock = asyncio.get_running_loop().time
+        self._free_at = self._heard_at = self._clock()
+
+    @property
+    def silent(self) -> float:
+        """Seconds since it was heard."""
+        return self._clock() - self._heard_at
+
+    def heard(self) -> None:
+        """It said something."""
+        self._heard_at = self._clock()
 
     async def keep(self) -> None:
         """Wait if the last messages came too fast."""
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         self._free_at = max(self._free_at, now) + _PACE
         ahead = self._free_at - now - _BURST * _PACE
         if ahead > 0:
@@ -297,5 +319,8 @@ async def _first(*halves: Coroutine[Any, Any, End]) -> End:
 
 
 def _cause(stream: Link) -> str:
-    """Why the call was cancelled."""
+    """Why the call ends without an End: it was cancelled, or a fault of ours is on its way up."""
+    error = sys.exc_info()[1]
+    if error is not None and not isinstance(error, asyncio.CancelledError):
+        return f"a fault of ours: {type(error).__name__}"
     return f"cut: {stream.cut}" if stream.cut else "llmgwd stops"

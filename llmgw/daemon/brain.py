@@ -1,17 +1,20 @@
-"""Who changes the cluster? One task, one queue: it applies what came in, stores what that asks for, then tells.
+"""Who changes the cluster? One task: it applies what came in, stores what that asks for, then tells.
 
-    inputs ─▶ apply, up to BATCH at once ─▶ one transaction ─▶ answers, Desired, watchers, routers
+    inbox ─▶ apply, up to BATCH at once ─▶ one transaction ─▶ answers, Desired, watchers, routers
 
-An act of an operator travels alone and is answered when it is on disk; when it cannot be stored it is taken back and
-refused, and nobody saw it. What agents report is true whether or not it is stored: while the store takes nothing,
-reports are applied and shown, what they ask to be stored waits (newest per subject) and is tried again each second, and
-no node is sent new orders until it is.
+An act of an operator travels alone and is answered when it is on disk: it is applied to a fork, and the cluster becomes
+that fork once it is stored. An act that cannot be stored is refused, and nobody saw it. What agents report is true
+whether or not it is stored: while the store takes nothing, reports are applied and shown, what they ask to be stored
+waits (newest per subject) and is tried again each second, and no node is sent new orders until it is.
+
+Orders and route tables are made right after the save, and handed on as values: what is sent is what is on disk.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from llmgw.core.cluster import Cluster
 from llmgw.core.effects import (
@@ -21,6 +24,7 @@ from llmgw.core.effects import (
     DropOverlay,
     Effect,
     EndSession,
+    Fault,
     Persist,
     Publish,
     PublishRoutes,
@@ -32,20 +36,17 @@ from llmgw.core.effects import (
 )
 from llmgw.core.errors import ControlFault, LlmgwError, Unreachable
 from llmgw.core.events import Event
-from llmgw.core.facts import Accepted, Refused
-from llmgw.core.inputs import Input, ScaleModel, Tick
+from llmgw.core.facts import Accepted, Desired, Refused
+from llmgw.core.inputs import Input, ScaleModel
 from llmgw.core.names import NodeName
 from llmgw.core.views import Done
+from llmgw.daemon.inbox import Inbox, Waiting
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.rows import subject
 from llmgw.daemon.store import NotStored
-from llmgw.daemon.undo import Undo
 from llmgw.daemon.watch import Hub
 
 log = logging.getLogger(__name__)
-
-BATCH = 256
-"""Inputs of one transaction."""
 
 SLICE = 0.02
 """Seconds of deciding after which sockets get their turn, also within a batch."""
@@ -58,6 +59,8 @@ _MOST_WAITING_EVENTS = 1_000
 
 Act = ScaleModel
 
+T = TypeVar("T")
+
 
 class Sessions(Protocol):
     """Where agents are reached: `daemon.agents.AgentLinks`."""
@@ -68,8 +71,8 @@ class Sessions(Protocol):
     def end(self, session: int, why: Refused) -> None:
         """Let a session end."""
 
-    def send_desired(self, node: NodeName) -> None:
-        """The node's orders changed."""
+    def send_desired(self, node: NodeName, desired: Desired) -> None:
+        """These are the node's orders now."""
 
 
 class Saves(Protocol):
@@ -80,15 +83,26 @@ class Saves(Protocol):
 
 
 class Brain:
-    """The one writer. `run` it in one task; everybody else uses `tell` and `ask`."""
+    """The one writer. `run` it in one task; everybody else uses `tell` and `ask`.
+
+    `beat`: seconds between heartbeats; when inputs were not taken for longer, every node is given that time.
+    """
 
     def __init__(
-        self, cluster: Cluster, store: Saves, hub: Hub, routes: RouteFeed, sessions: Sessions, now: Callable[[], float]
+        self,
+        cluster: Cluster,
+        store: Saves,
+        hub: Hub,
+        routes: RouteFeed,
+        sessions: Sessions,
+        now: Callable[[], float],
+        *,
+        beat: float,
     ) -> None:
         self.cluster = cluster
         self._store, self._hub, self._routes, self._sessions, self._now = store, hub, routes, sessions, now
-        self._queue: asyncio.Queue[tuple[Input, asyncio.Future[Done | None]] | None] = asyncio.Queue()
-        self._stopping = False
+        self._inbox = Inbox(now, beat)
+        self._reached = 0.0
         self._unsaved: dict[tuple[str, object], Persist] = {}
         self._withheld: set[NodeName] = set()
         self._retry_at: float | None = None
@@ -110,114 +124,87 @@ class Brain:
         return done
 
     def note(self, happened: Input) -> None:
-        """Queue what nobody waits for; after `stop` it is news no more, for `run` has ended or ends before it."""
-        self._queue.put_nowait((happened, asyncio.get_running_loop().create_future()))
+        """Queue what nobody waits for; after `stop` it is news no more."""
+        if not self._inbox.closed:
+            self._inbox.put(happened)
 
     def stop(self) -> None:
         """Let `run` return once what is queued was done; later inputs are refused."""
-        self._stopping = True
-        self._queue.put_nowait(None)
+        self._inbox.close()
 
     async def run(self) -> None:
         """Apply inputs and let time pass, until `stop`."""
-        going = True
-        while going:
-            inputs, going = await self._next()
-            await self._take([one for one in inputs if not isinstance(one[0], Act)])
-            for happened, answer in inputs:
-                if isinstance(happened, Act):
-                    await self._act(happened, answer)
+        while waiting := await self._inbox.take(self._due()):
+            await self._take([one for one in waiting if not isinstance(one.happened, Act)])
+            for one in waiting:
+                if isinstance(one.happened, Act):
+                    await self._act(one.happened, one.answer)
         if self._unsaved:
             log.error("stopped with %d changes that the store did not take: %s", len(self._unsaved), self.problem)
 
-    # --- the queue ----------------------------------------------------------------------------------------------
-
     async def _put(self, happened: Input) -> Done | None:
-        if self._stopping:
+        if self._inbox.closed:
             raise Unreachable("the control plane is stopping; ask again in a moment")
-        answer: asyncio.Future[Done | None] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait((happened, answer))
-        return await answer
+        return await self._inbox.put(happened)
 
-    async def _next(self) -> tuple[list[tuple[Input, asyncio.Future[Done | None]]], bool]:
-        """Return what is queued, waiting for the first or for the next deadline, and whether to go on after it."""
-        inputs: list[tuple[Input, asyncio.Future[Done | None]]] = []
-        delay = self._delay()
-        if delay is not None and delay <= 0:
-            inputs.append((Tick(), asyncio.get_running_loop().create_future()))
-        elif self._queue.empty():
-            try:
-                async with asyncio.timeout(delay):
-                    first = await self._queue.get()
-            except TimeoutError:
-                return [(Tick(), asyncio.get_running_loop().create_future())], True
-            if first is None:
-                return inputs, False
-            inputs.append(first)
-        while len(inputs) < BATCH and not self._queue.empty():
-            one = self._queue.get_nowait()
-            if one is None:
-                return inputs, False
-            inputs.append(one)
-        return inputs, True
+    # --- time ---------------------------------------------------------------------------------------------------
 
-    def _delay(self) -> float | None:
-        """Seconds until the cluster or the store has to be looked at; None while nothing is due."""
-        due = [at for at in (self.cluster.deadline(), self._retry_at) if at is not None]
-        return min(due) - self._now() if due else None
+    def _due(self) -> float | None:
+        """When the cluster or the store has to be looked at; None while nothing is due."""
+        return min((at for at in (self.cluster.deadline(), self._retry_at) if at is not None), default=None)
+
+    def _reach(self, at: float) -> float:
+        """Let the cluster's time be `at`, or what it was already: it never runs backwards."""
+        self._reached = max(self._reached, at)
+        return self._reached
 
     # --- what happened ------------------------------------------------------------------------------------------
 
-    async def _take(self, inputs: Sequence[tuple[Input, asyncio.Future[Done | None]]]) -> None:
-        """Apply inputs that need no undo, with one transaction for all."""
+    async def _take(self, waiting: Sequence[Waiting]) -> None:
+        """Apply inputs that nothing takes back, with one transaction for all."""
         effects: list[Effect] = []
         clock = asyncio.get_running_loop().time
         turn_ends = clock() + SLICE
-        for happened, answer in inputs:
+        for one in waiting:
             if clock() > turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = clock() + SLICE
             try:
-                effects += self.cluster.apply(happened, self._now())
+                came = self.cluster.apply(one.happened, self._reach(one.at))
             except LlmgwError as error:
-                _fail(answer, error)
-            except Exception as error:
-                # The supervisor of the one writer: a fault that one agent's words trigger must not end the control
-                # plane of all the others. Its session ends with these words; the trace is in the log.
-                log.exception("a fault of ours: %s could not be applied", type(happened).__name__)
-                _fail(answer, ControlFault(f"{type(error).__name__}; the log of llmgwd says where"))
+                _fail(one.answer, error)
+                continue
+            effects += came
+            if (fault := _fault_of(came, one.happened)) is not None:
+                _fail(one.answer, fault)
         await self._save([effect for effect in effects if isinstance(effect, _PERSIST)])
         self._carry_out(effects)
-        for _, answer in inputs:
-            if not answer.done():
-                answer.set_result(None)
+        for one in waiting:
+            if not one.answer.done():
+                one.answer.set_result(None)
 
     async def _act(self, act: Act, answer: asyncio.Future[Done | None]) -> None:
-        """Apply an act if it can be stored; otherwise it never happened."""
-        undo = Undo(self.cluster)
-        self._hub.steady.clear()
+        """Answer an act; what is in its way is the answer, too."""
         try:
-            if not await self._save([]):
-                raise NotStored(self.problem)
-            effects = self.cluster.apply(act, self._now())
-            try:
-                await self._store.save([effect for effect in effects if isinstance(effect, _PERSIST)])
-            except NotStored:
-                undo.take_back()
-                raise
+            done = await self._done(act)
         except LlmgwError as error:
             _fail(answer, error)
             return
-        except Exception as error:  # as in _take, and it can be undone
-            undo.take_back()
-            log.exception("a fault of ours: %s could not be applied", type(act).__name__)
-            _fail(answer, ControlFault(f"{type(error).__name__}; the log of llmgwd says where"))
-            return
-        finally:
-            self._hub.steady.set()
-        self._carry_out(effects)
         if not answer.done():  # the one who asked may have left
-            answer.set_result(Done(revision=self.cluster.revision, event=_event_of(effects)))
+            answer.set_result(done)
+
+    async def _done(self, act: Act) -> Done:
+        """Carry out an act if it can be stored; otherwise it never happened."""
+        if not await self._save([]):
+            raise NotStored(self.problem)
+        fork = self.cluster.fork()
+        effects = fork.apply(act, self._reach(self._now()))
+        if (fault := _fault_of(effects, act)) is not None:
+            raise fault
+        await self._store.save([effect for effect in effects if isinstance(effect, _PERSIST)])
+        self.cluster.become(fork)
+        self._carry_out(effects)
+        return Done(revision=self.cluster.revision, event=_event_of(effects))
 
     # --- storing ------------------------------------------------------------------------------------------------
 
@@ -239,7 +226,7 @@ class Brain:
         self._unsaved.clear()
         self.problem, self._retry_at = "", None
         for node in self._withheld:
-            self._sessions.send_desired(node)
+            self._order(node)
         self._withheld.clear()
         return True
 
@@ -258,9 +245,10 @@ class Brain:
     # --- telling ------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
-        """Tell everybody; an entity that changed twice is published once."""
-        changed: dict[Publish, None] = {}
-        routes = False
+        """Tell everybody: what happened in its order, and of what changed how it is now, once."""
+        changed = dict.fromkeys(
+            effect for effect in effects if isinstance(effect, Publish | SendDesired | PublishRoutes)
+        )
         for effect in effects:
             match effect:
                 case AppendEvent(event):
@@ -270,22 +258,33 @@ class Brain:
                     self._sessions.answer(session, answer)
                 case EndSession(session, why):
                     self._sessions.end(session, why)
+        for change in changed:
+            match change:
+                case Publish(noun, name):
+                    self._hub.publish(noun, name)
                 case SendDesired(node):
                     self._order(node)
-                case Publish():
-                    changed[effect] = None
                 case PublishRoutes():
-                    routes = True
-        for publish in changed:
-            self._hub.publish(publish.noun, publish.name)
-        if routes:
-            self._routes.publish()
+                    self._route()
 
     def _order(self, node: NodeName) -> None:
         if self._unsaved:
             self._withheld.add(node)
-        else:
-            self._sessions.send_desired(node)
+        elif (desired := _made(partial(self.cluster.desired, node), f"orders of {node}")) is not None:
+            self._sessions.send_desired(node, desired)
+
+    def _route(self) -> None:
+        if (table := _made(self.cluster.routes, "routes")) is not None:
+            self._routes.publish(table)
+
+
+def _made(make: Callable[[], T], what: str) -> T | None:
+    """What is to be sent; None after a fault of ours: whoever waits for it keeps what it has, and all others go on."""
+    try:
+        return make()
+    except Exception:  # the supervisor of the one writer
+        log.exception("a fault of ours: the %s could not be made", what)
+        return None
 
 
 def _fail(answer: asyncio.Future[Done | None], error: LlmgwError) -> None:
@@ -293,6 +292,18 @@ def _fail(answer: asyncio.Future[Done | None], error: LlmgwError) -> None:
     if not answer.done():
         answer.set_exception(error)
         answer.exception()
+
+
+def _fault_of(effects: Sequence[Effect], happened: Input) -> ControlFault | None:
+    """What to tell whoever sent `happened` when that met a fault of ours; the log gets the trace.
+
+    It harms nobody else: one agent's words must not end the control plane of all the others.
+    """
+    fault = next((effect.error for effect in effects if isinstance(effect, Fault)), None)
+    if fault is None:
+        return None
+    log.error("a fault of ours: %s could not be applied", type(happened).__name__, exc_info=fault)
+    return ControlFault(f"{type(fault).__name__}; the log of llmgwd says where")
 
 
 def _event_of(effects: Sequence[Effect]) -> Event:

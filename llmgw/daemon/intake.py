@@ -5,10 +5,12 @@ are for people; lists that are too long are refused, since something would be mi
 long in all: what watchers are sent of a node must fit in one of theirs.
 """
 
+import re
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
 from llmgw.core.errors import BadMessage
+from llmgw.core.facts import Registration
 
 LONGEST_WORDS = 4_096
 """Characters of any text from an agent: a line of an engine, a path, a reason."""
@@ -22,11 +24,24 @@ MOST_LINES = 40
 MOST_TEXT = 512 * 1024
 """Characters of all texts of a message, after cutting."""
 
+_MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+"""Wider than systemd's: it is only compared, and kept."""
+
 T = TypeVar("T")
 
 
+def is_machine(text: str) -> bool:
+    """Whether this can be the id of a machine."""
+    return _MACHINE.match(text) is not None
+
+
 def bounded(said: T) -> T:
-    """Return `said`, a message of an agent, with all texts cut; raises BadMessage when it is still too long."""
+    """Return `said`, a message of an agent, with all texts cut; raises BadMessage when it is still too long.
+
+    So does a machine-id that is none: it goes into the store, which must be readable again.
+    """
+    if isinstance(said, Registration) and not is_machine(said.machine):
+        raise BadMessage("Registration", "machine", "must be letters and digits, at most 128")
     return _Bounds(type(said).__name__).record(said)
 
 

@@ -1,10 +1,11 @@
 """llmgwd: how the control plane comes up and goes down, in order.
 
-    up    configuration · certificate · store · epoch · cluster · brain · catalog · listening · READY
+    up    configuration · certificate · addresses tried · store · epoch · cluster · brain · catalog · listening · READY
     down  STOPPING · the brain takes what was asked, nothing more · streams and sockets end · store
 
-Exit: 0 stopped, 2 the configuration or the certificate is wrong, 3 an address cannot be listened at, 4 the store is in
-use or its disk fails, 70 a fault of ours. A second signal kills.
+SIGHUP reads `models:` of server.yaml again.
+
+What it ends with is in `llmgwd --help`. A second signal kills.
 """
 
 import argparse
@@ -21,20 +22,24 @@ from llmgw import __version__
 from llmgw.config.load import load_server
 from llmgw.config.server import ServerConfig
 from llmgw.core.cluster import Cluster
-from llmgw.core.errors import BadConfig, LlmgwError, Rejected, Unreachable
+from llmgw.core.errors import BadConfig
 from llmgw.core.identity import Role
 from llmgw.core.inputs import CatalogLoaded
-from llmgw.core.ledger import Settings
-from llmgw.core.safe import LINE, safe
+from llmgw.core.settings import Settings
+from llmgw.core.units import several
+from llmgw.daemon import place
 from llmgw.daemon.agents import AgentLinks, Mailboxes
 from llmgw.daemon.brain import Brain
+from llmgw.daemon.listen import listen, probe
 from llmgw.daemon.operators import Operators
+from llmgw.daemon.reload import Reloader
 from llmgw.daemon.roles import ROLES
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.store import Store
 from llmgw.daemon.watch import RECENT, Hub
 from llmgw.host import clock
-from llmgw.host.signals import stop_signal
+from llmgw.host.program import exits, run_program
+from llmgw.host.signals import hangup_signal, stop_signal
 from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
 from llmgw.wire.agent import v1
 from llmgw.wire.server import RpcServer, bidi
@@ -45,64 +50,77 @@ log = logging.getLogger("llmgw.daemon")
 DEFAULT_CONFIG = Path("/etc/llmgw/server.yaml")
 
 
-class CannotListen(Unreachable):
-    """An address of server.yaml cannot be listened at."""
-
-    code = "cannot_listen"
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+EXITS = {
+    3: "an address cannot be listened at",
+    4: "the store is in use, or its disk fails",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run llmgwd until a signal; return its exit status."""
-    parser = argparse.ArgumentParser(prog="llmgwd", description="The control plane of an llmgw cluster.")
-    parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="server.yaml (%(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="llmgwd",
+        description="The control plane of an llmgw cluster.",
+        epilog=exits(EXITS),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, metavar="FILE", help="server.yaml (%(default)s)")
     parser.add_argument("--check", action="store_true", help="only say whether the configuration can be used")
     parser.add_argument("--version", action="version", version=f"llmgwd {__version__}")
     asked = parser.parse_args(argv)
     set_up_logging()
-    try:
-        config = load_server(asked.config)
-        check(config, asked.config)
-        if asked.check:
-            print(f"{asked.config}: good: cluster {config.cluster}, {len(config.models)} models, at {config.listen}")
-        else:
-            uvloop.run(run(config))
-    except Exception as error:  # the supervisor of the whole program
-        expected = _expected(error)
-        if expected is not None:
-            return _say(expected)
-        log.critical("llmgwd: a fault of ours ends it", exc_info=error)
-        return LlmgwError.exit_status
-    return 0
+    return run_program("llmgwd", lambda: _work(asked.config, check_only=asked.check))
+
+
+def _work(file: Path, *, check_only: bool) -> None:
+    config = load_server(file)
+    check(config, file)
+    if check_only:
+        print(f"{file}: good: cluster {config.cluster}, {several(len(config.models), 'model')}, at {config.listen}")
+    else:
+        uvloop.run(run(config, file))
 
 
 def check(config: ServerConfig, file: Path) -> None:
-    """Raise BadConfig unless the certificate is readable, in time and for a control plane of this cluster."""
+    """Raise BadConfig unless the certificate is readable, in time and for a control plane of this cluster.
+
+    And unless a store can be where it says. Nothing is made, and whether the addresses are free is not asked: the
+    control plane that uses them may be running.
+    """
     try:
         grp.getgrnam(config.socket_group or "root")
     except KeyError:
-        rule, found = "must be a group of this host", repr(config.socket_group)
+        rule, found = (
+            "must be a group of this host",
+            f"{config.socket_group!r}; `adduser --system --group {config.socket_group}` makes it",
+        )
         raise BadConfig(str(file), None, "socket_group", rule, found) from None
     server_context(config.tls)
     own = own_identity(config.tls)
     if (own.cluster, own.role) != (config.cluster, Role.CONTROL):
         rule = f"must be for a control plane of cluster {config.cluster}"
         raise BadConfig(str(config.tls.certificate), None, "", rule, f"for {own} of cluster {own.cluster}")
+    place.check(config.store)
 
 
-async def run(config: ServerConfig) -> None:
+async def run(config: ServerConfig, file: Path) -> None:
     """Serve until SIGTERM or SIGINT; raises LlmgwError when it cannot start, with nothing left behind."""
-    stop = stop_signal()
-    await serve(config, stop, _announce)
+    await serve(config, file, stop_signal(), hangup_signal(), _announce)
 
 
-async def serve(config: ServerConfig, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
-    """Serve until `stop`; `ready` is called with the addresses once everything listens."""
+async def serve(
+    config: ServerConfig, file: Path, stop: asyncio.Event, hangup: asyncio.Event, ready: Callable[[str], None]
+) -> None:
+    """Serve until `stop`; `ready` is called with the addresses once everything listens.
+
+    `hangup` asks to read `file`, which `config` came from, again.
+    """
+    place.refuse_if_held(config.store)  # before the addresses: they are in use by the same one
+    probe(config)
     store = await Store.open(config.store, config.cluster)
     try:
-        await _serve(config, store, stop, ready)
+        brain, server = await _wired(config, store)
+        await _serve(config, brain, server, Reloader(file, config, brain, hangup), stop, ready)
     finally:
         await store.close()
 
@@ -112,8 +130,8 @@ def _announce(where: str) -> None:
     notify(READY, status(f"ready at {where}"))
 
 
-async def _serve(config: ServerConfig, store: Store, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
-    boxes = Mailboxes()
+async def _wired(config: ServerConfig, store: Store) -> tuple[Brain, RpcServer]:
+    """Make all parts, as the store remembers them; nothing runs yet."""
     settings = Settings(
         cluster=config.cluster,
         heartbeat=config.heartbeat,
@@ -125,9 +143,9 @@ async def _serve(config: ServerConfig, store: Store, stop: asyncio.Event, ready:
     stored, epoch = await store.load(), await store.next_epoch()
     log.info("cluster %s, epoch %d, %d replicas remembered", config.cluster, epoch, len(stored.assignments))
     cluster = Cluster(settings, stored, epoch=epoch, now=clock.now())
-    hub, routes = Hub(cluster, clock.now, store.events), RouteFeed(cluster)
+    hub, routes, boxes = Hub(cluster, clock.now, store.events), RouteFeed(), Mailboxes()
     hub.recall(await store.events(after=stored.seq - RECENT, before=stored.seq + 1, most=RECENT))
-    brain = Brain(cluster, store, hub, routes, boxes, clock.now)
+    brain = Brain(cluster, store, hub, routes, boxes, clock.now, beat=config.heartbeat)
     links = AgentLinks(brain, boxes, clock.now)
     server = RpcServer(
         [
@@ -137,63 +155,35 @@ async def _serve(config: ServerConfig, store: Store, stop: asyncio.Event, ready:
         roles=ROLES,
         cluster=config.cluster,
     )
+    return brain, server
+
+
+async def _serve(
+    config: ServerConfig,
+    brain: Brain,
+    server: RpcServer,
+    reloader: Reloader,
+    stop: asyncio.Event,
+    ready: Callable[[str], None],
+) -> None:
     async with asyncio.TaskGroup() as group:
         thinking = group.create_task(brain.run(), name="brain")
         watchdog = group.create_task(keep_alive(lambda: not thinking.done()), name="watchdog")
+        reloading: asyncio.Task[None] | None = None
         try:
             await brain.tell(CatalogLoaded(models=config.catalog()))
-            ready(await _listen(server, config))
+            reloading = group.create_task(reloader.run(), name="reload")
+            ready(await listen(server, config))
             await stop.wait()
             notify(STOPPING)
         finally:
             brain.stop()
             await asyncio.wait([thinking])
-            watchdog.cancel()
+            for task in (watchdog, reloading):
+                if task is not None:
+                    task.cancel()
             await server.close()
     log.info("stopped")
-
-
-async def _listen(server: RpcServer, config: ServerConfig) -> str:
-    """Open all sockets, or none; return where."""
-    host = config.listen.host
-    try:
-        port = await server.listen_tls(host, config.listen.port, server_context(config.tls))
-        where = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
-        if config.socket is not None:
-            config.socket.parent.mkdir(parents=True, exist_ok=True)
-            await server.listen_unix(config.socket, group=config.socket_group)
-            where.append(str(config.socket))
-    except OSError as error:
-        raise CannotListen(f"cannot listen at {config.socket}: {(error.strerror or str(error)).lower()}") from None
-    except Rejected as error:
-        raise CannotListen(f"{error}{_holder(config.listen.port)}") from None
-    return " and ".join(where)
-
-
-def _holder(port: int) -> str:
-    """Who listens at `port`, where the kernel lets us know."""
-    import psutil  # only for this error
-
-    try:
-        listening = [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN and one.laddr]
-        holders = {one.pid for one in listening if one.laddr.port == port and one.pid}  # type: ignore[union-attr]
-        names = {f"{psutil.Process(holder).name()} (pid {holder})" for holder in holders}
-    except psutil.Error:
-        return ""
-    return f"; {' and '.join(sorted(names))} listens there" if names else ""
-
-
-def _expected(error: BaseException) -> LlmgwError | None:
-    """The error to say in one line, when nothing else went wrong beside it."""
-    if isinstance(error, BaseExceptionGroup):
-        found = [_expected(one) for one in error.exceptions]
-        return found[0] if None not in found else None
-    return error if isinstance(error, LlmgwError) else None
-
-
-def _say(error: LlmgwError) -> int:
-    print(f"llmgwd: {safe(str(error), LINE)}", file=sys.stderr)
-    return error.exit_status
 
 
 if __name__ == "__main__":

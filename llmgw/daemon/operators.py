@@ -8,7 +8,7 @@ from grpclib.const import Cardinality, Handler
 from llmgw import __version__
 from llmgw.core.errors import BadMessage
 from llmgw.core.inputs import ScaleModel
-from llmgw.core.ledger import Settings
+from llmgw.core.settings import Settings
 from llmgw.core.views import AboutView, Noun
 from llmgw.daemon.brain import Brain
 from llmgw.daemon.routes import RouteFeed

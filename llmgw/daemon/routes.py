@@ -4,31 +4,23 @@ Before the cluster is settled there is none: a router keeps the table it has.
 """
 
 import asyncio
-from typing import Protocol
 
 from llmgw.core.views import Routes
 from llmgw.daemon.pages import encode_routes
 from llmgw.daemon.watch import Send
 
 
-class Routed(Protocol):
-    """Who knows the table: `core.cluster.Cluster`."""
-
-    def routes(self) -> Routes | None:
-        """The whole table, or None while it must not be given out."""
-
-
 class RouteFeed:
-    """The table as routers see it."""
+    """The table as routers see it: what `publish` was given last, and nothing that came about since."""
 
-    def __init__(self, routed: Routed) -> None:
-        self._routed = routed
-        self._table: bytes | None = None
+    def __init__(self) -> None:
+        self._table: Routes | None = None
+        self._encoded: bytes | None = None
         self._readers: set[asyncio.Event] = set()
 
-    def publish(self) -> None:
-        """The table changed."""
-        self._table = None
+    def publish(self, table: Routes) -> None:
+        """Routers get this one from now on."""
+        self._table, self._encoded = table, None
         for changed in self._readers:
             changed.set()
 
@@ -41,12 +33,12 @@ class RouteFeed:
             while True:
                 await changed.wait()
                 changed.clear()
-                if (table := self._current()) is not None:
+                if (table := self._bytes()) is not None:
                     await send(table)
         finally:
             self._readers.discard(changed)
 
-    def _current(self) -> bytes | None:
-        if self._table is None and (routes := self._routed.routes()) is not None:
-            self._table = encode_routes(routes)
-        return self._table
+    def _bytes(self) -> bytes | None:
+        if self._encoded is None and self._table is not None:
+            self._encoded = encode_routes(self._table)
+        return self._encoded

@@ -1,10 +1,6 @@
-"""How is a record written as a row of the store, and read back? Pure.
-
-Reading a row that no version of ours wrote raises ValueError, TypeError, KeyError or BadName.
-"""
+"""How is a record written as a row of the store? Pure; `readback` reads it."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, assert_never
 
@@ -12,7 +8,6 @@ from sqlalchemy import Delete, delete
 from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.sql.schema import Table
 
-from llmgw.core.catalog import Scaled
 from llmgw.core.effects import (
     AppendEvent,
     Assignment,
@@ -24,10 +19,7 @@ from llmgw.core.effects import (
     SaveOrdinal,
     SaveOverlay,
 )
-from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Profile, Want
-from llmgw.core.names import ModelName, NodeName, ReplicaId, model_name, node_name
-from llmgw.core.units import Bytes
+from llmgw.core.events import Event
 from llmgw.daemon import schema
 
 
@@ -69,46 +61,6 @@ def subject(effect: Persist) -> tuple[str, object]:
         case AppendEvent(event):
             return "event", event.seq
     assert_never(effect)
-
-
-def assignment(row: Mapping[str, Any]) -> Assignment:
-    """Read an assignment back."""
-    profile = json.loads(row["profile"])
-    if not isinstance(profile, dict):
-        raise ValueError(f"profile of {row['replica']} is not an object")  # noqa: TRY004 # one kind of error for a bad row
-    return Assignment(
-        replica=ReplicaId(row["replica"]),
-        model=model_name(row["model"]),
-        nodes=tuple(node_name(name) for name in json.loads(row["nodes"])),
-        want=Want(row["want"]),
-        profile=Profile(
-            **{**profile, "memory": Bytes(int(profile["memory"])), "arguments": tuple(profile["arguments"])}
-        ),
-        placed_at=float(row["placed_at"]),
-        adopted=bool(row["adopted"]),
-    )
-
-
-def overlay(row: Mapping[str, Any]) -> Scaled:
-    """Read an overlay back."""
-    return Scaled(
-        model=model_name(row["model"]), replicas=int(row["replicas"]), declared=int(row["declared"]), by=row["by"]
-    )
-
-
-def ordinal(row: Mapping[str, Any]) -> tuple[ModelName, int]:
-    """Read a model's next ordinal back."""
-    return model_name(row["model"]), int(row["next"])
-
-
-def machine(row: Mapping[str, Any]) -> tuple[NodeName, str]:
-    """Read a node's machine-id back."""
-    return node_name(row["name"]), str(row["machine"])
-
-
-def event(row: Mapping[str, Any]) -> Event:
-    """Read an event back."""
-    return Event(**{**row, "kind": EventKind(row["kind"]), "lines": tuple(json.loads(row["lines"]))})
 
 
 def put(table: Table, **values: Any) -> Insert:

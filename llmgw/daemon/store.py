@@ -1,35 +1,38 @@
 """What outlives the control plane, and when is it safe on disk? One SQLite file, written by one llmgwd.
 
 `save` returns when everything in it is on disk, in one transaction. What agents report is not here: it comes back when
-they reconnect. The lock is a file beside the store, for SQLite's own would let a second llmgwd in between two writes.
+they reconnect. What is read was checked: a row that no version of ours wrote is named, and nothing is taken from it.
 """
 
 import asyncio
-import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import URL, RowMapping, Table, delete, event, func, select, text
+from sqlalchemy import URL, RowMapping, Select, Table, delete, event, select, text, type_coerce
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
+from sqlalchemy.types import NullType
 
 from llmgw.core.effects import AppendEvent, Persist
 from llmgw.core.errors import BadConfig, BadName, ClusterCannot
 from llmgw.core.events import Event
-from llmgw.core.ledger import Stored
-from llmgw.daemon import rows, schema
+from llmgw.core.settings import Stored
+from llmgw.daemon import place, readback, rows, schema
 
 KEPT_EVENTS = 20_000
 """Older events are forgotten."""
 
 _PRUNE_EACH = 1_000
 """Events between two looks for old ones."""
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""The last is what a statement of ours gets when a table or a column that it needs is not there."""
 
 _TRANSIENT = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -64,7 +67,7 @@ class Store:
         Raises BadConfig when it is damaged, newer than this llmgwd or another cluster's, ClusterCannot when another
         llmgwd has it or its disk does not let us.
         """
-        lock = _lock(path)
+        lock = place.take(path)
         store = cls(path, _engine(path), lock)
         try:
             await store._bring_up_to_date(cluster)
@@ -84,9 +87,10 @@ class Store:
     async def next_epoch(self) -> int:
         """Return the epoch of this start, higher than any before, and store it.
 
-        At least the seconds since 1970: a store restored from a backup still gives a higher one.
+        At least the seconds since 1970: a store restored from a backup still gives a higher one. Raises BadConfig
+        when the last one cannot be read.
         """
-        epoch = max(int(await self._meta("epoch", "0")) + 1, int(time.time()))
+        epoch = max((await self._meta("epoch", readback.number) or 0) + 1, int(time.time()))
         async with self._transaction() as connection:
             await connection.execute(rows.put(schema.meta, name="epoch", value=str(epoch)))
         return epoch
@@ -94,22 +98,22 @@ class Store:
     async def load(self) -> Stored:
         """Return all that is remembered, or raise BadConfig naming what cannot be read."""
         async with self._transaction() as connection:
-            seq = (await connection.execute(select(func.max(schema.events.c.seq)))).scalar()
+            last = _raw(schema.events).order_by(schema.events.c.seq.desc()).limit(1)
+            seqs = await self._all(connection, schema.events, readback.seq, last)
             return Stored(
-                assignments=tuple(await self._all(connection, schema.assignments, rows.assignment)),
-                ordinals=dict(await self._all(connection, schema.ordinals, rows.ordinal)),
-                overlays=tuple(await self._all(connection, schema.overlays, rows.overlay)),
-                machines=dict(await self._all(connection, schema.nodes, rows.machine)),
-                seq=int(seq or 0),
+                assignments=tuple(await self._all(connection, schema.assignments, readback.assignment)),
+                ordinals=dict(await self._all(connection, schema.ordinals, readback.ordinal)),
+                overlays=tuple(await self._all(connection, schema.overlays, readback.overlay)),
+                machines=dict(await self._all(connection, schema.nodes, readback.machine)),
+                seq=seqs[0] if seqs else 0,
             )
 
     async def events(self, *, after: int, before: int, most: int) -> list[Event]:
-        """Return the oldest `most` events with a seq between the two, in order."""
+        """Return the oldest `most` events with a seq between the two, in order; BadConfig when one cannot be read."""
         seq = schema.events.c.seq
-        query = select(schema.events).where(seq > after, seq < before).order_by(seq).limit(most)
+        query = _raw(schema.events).where(seq > after, seq < before).order_by(seq).limit(most)
         async with self._transaction() as connection:
-            found = (await connection.execute(query)).mappings().all()
-        return [self._read(rows.event, row) for row in found]
+            return await self._all(connection, schema.events, readback.event, query)
 
     async def save(self, effects: Sequence[Persist]) -> None:
         """Store all `effects` in one transaction, or none of them and raise NotStored.
@@ -148,13 +152,16 @@ class Store:
         async with self._transaction() as connection:
             problem = (await connection.execute(text("PRAGMA quick_check(1)"))).scalar()
         if problem != "ok":
-            raise self._bad(f"is damaged ({problem})", "restore a backup, or move it away to start without memory")
+            raise self._damaged(str(problem))
         version = await self._version()
         if version > schema.VERSION:
             raise self._bad(
                 f"has schema version {version}, and this llmgwd knows {schema.VERSION}", "run the newer llmgwd"
             )
-        if version and (owner := await self._meta("cluster", "")) != cluster:
+        owner = await self._meta("cluster", readback.word) if version else cluster
+        if owner is None:
+            raise self._damaged("table meta: row 'cluster' is missing")
+        if owner != cluster:
             raise self._bad(f"belongs to cluster {owner!r}, not to {cluster!r}", "name another `store:` in server.yaml")
         async with self._transaction() as connection:
             for step in schema.MIGRATIONS[version:]:
@@ -169,34 +176,46 @@ class Store:
             tables = (await connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'"))).scalars()
             if not (names := set(tables)):
                 return 0
-        found = await self._meta("schema_version", "") if "meta" in names else ""
-        if not found.isdecimal():
+        found = await self._meta("schema_version", readback.number) if "meta" in names else None
+        if found is None:
             raise self._bad("is a database, but not a store of llmgwd", "name another `store:` in server.yaml")
-        return int(found)
+        return found
 
-    async def _meta(self, name: str, default: str) -> str:
-        query = select(schema.meta.c.value).where(schema.meta.c.name == name)
+    async def _meta(self, name: str, read: Callable[[readback.Row], T]) -> T | None:
         async with self._transaction() as connection:
-            return str((await connection.execute(query)).scalar() or default)
+            found = await self._all(connection, schema.meta, read, _raw(schema.meta).where(schema.meta.c.name == name))
+        return found[0] if found else None
 
-    async def _all(self, connection: AsyncConnection, table: Table, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
-        return [self._read(read, row) for row in (await connection.execute(select(table))).mappings()]
+    async def _all(
+        self,
+        connection: AsyncConnection,
+        table: Table,
+        read: Callable[[readback.Row], T],
+        query: Select[*tuple[Any, ...]] | None = None,
+    ) -> list[T]:
+        """Read what `query` finds in `table` (all of it by default): the one way that a row becomes a value."""
+        found = (await connection.execute(_raw(table) if query is None else query)).mappings()
+        return [self._read(table, read, row) for row in found]
 
-    def _read(self, read: Callable[[Mapping[str, Any]], T], row: RowMapping) -> T:
+    def _read(self, table: Table, read: Callable[[readback.Row], T], row: RowMapping) -> T:
+        values = {str(name): value for name, value in row.items()}
         try:
-            return read({str(name): value for name, value in row.items()})
-        except (ValueError, TypeError, KeyError, BadName) as error:
-            way_out = "restore a backup, or move it away to start without memory"
-            raise self._bad(f"holds a row that cannot be read ({error})", way_out) from None
+            return read(readback.Row(values))
+        except (ValueError, BadName) as error:
+            (key,) = table.primary_key.columns
+            raise self._damaged(f"table {table.name}: row {ascii(values[key.name])[:100]}: {error}") from None
+
+    def _damaged(self, fact: str) -> BadConfig:
+        return self._bad(f"is damaged: {fact}", "restore a backup, or move it away: engines that run are then adopted")
 
     def _bad(self, fact: str, way_out: str) -> BadConfig:
         return BadConfig(str(self.path), None, "", f"{fact}; {way_out}")
 
     def _unusable(self, error: DBAPIError | sqlite3.Error) -> BadConfig | ClusterCannot:
         words = error.orig if isinstance(error, DBAPIError) else error
-        if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return self._bad(f"is damaged ({words})", "restore a backup, or move it away to start without memory")
-        return ClusterCannot(f"{self.path}: cannot be used: {words}")
+        if _code(error) in _DAMAGED:
+            return self._damaged(str(words))
+        return ClusterCannot(f"{self.path}: cannot be used: {words}; see to its disk, and to who may write there")
 
     def _failed(self, error: DBAPIError) -> NotStored:
         if _code(error) in _TRANSIENT:
@@ -206,32 +225,21 @@ class Store:
         return self._broken
 
 
+def _raw(table: Table) -> Select[*tuple[Any, ...]]:
+    """The rows as the file has them: the types of the library would bend some wrong values into right ones."""
+    columns = (type_coerce(column, NullType()).label(column.name) for column in table.columns)
+    return select(*columns)
+
+
 def _code(error: DBAPIError | sqlite3.Error) -> int:
     """The primary result code of SQLite: its extended codes carry it in the low byte."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     return int(getattr(origin, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _lock(path: Path) -> int:
-    """Take the store's lock; the kernel gives it back when this process ends, however it ends."""
-    beside = path.with_name(path.name + ".lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise BadConfig(str(path), None, "", f"cannot be locked: {beside.name}: {error.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
-        os.close(descriptor)
-        if not isinstance(error, BlockingIOError):
-            raise ClusterCannot(f"{path}: cannot be locked: {error.strerror}; keep it on a local disk") from None
-        who = f"llmgwd (pid {holder})" if holder.isdecimal() else "another llmgwd"
-        raise ClusterCannot(f"{path}: is in use by {who}; stop that one, or name another `store:`") from None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
-    return descriptor
+def _text(found: bytes) -> str:
+    """Bytes that are not UTF-8 stay visible, for `readback` to name."""
+    return found.decode("utf-8", "surrogateescape")
 
 
 def _engine(path: Path) -> AsyncEngine:
@@ -240,6 +248,7 @@ def _engine(path: Path) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "connect")
     def _prepare(connection: Any, _record: object) -> None:
+        connection.driver_connection.text_factory = _text  # the driver would fail with the whole query
         connection.isolation_level = None  # the driver would not put DDL into a transaction
         for setting in ("busy_timeout=2000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             cursor = connection.cursor()

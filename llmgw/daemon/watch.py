@@ -75,9 +75,6 @@ class Hub:
 
     def __init__(self, seen: Seen, now: Callable[[], float], old_events: OldEvents) -> None:
         self.seen, self.now, self.old_events = seen, now, old_events
-        self.steady = asyncio.Event()
-        """Cleared while an act is being stored: what is not on disk is not shown, for it may be taken back."""
-        self.steady.set()
         self._items: dict[tuple[Noun, str], bytes] = {}
         self._recent: deque[_Told] = deque()
         self._recent_size = 0
@@ -161,7 +158,6 @@ class Watcher:
         await self._snapshot(send)
         while follow:
             await self._changed.wait()
-            await self._hub.steady.wait()
             if self._behind:
                 await self._snapshot(send)
             else:
@@ -174,7 +170,6 @@ class Watcher:
 
     async def _snapshot(self, send: Send) -> None:
         """Send all there is. What changes meanwhile is marked, and so sent again after it."""
-        await self._hub.steady.wait()
         self._marked.clear()
         self._changed.clear()
         self._behind = False
@@ -193,7 +188,6 @@ class Watcher:
         recent = self._hub.recent()[-self._events :] if self._events and Noun.EVENTS in self._nouns else []
         made = 0
         for noun, name in names:
-            await self._hub.steady.wait()
             item, fresh = self._hub.item(noun, name)
             made += fresh
             if fresh and made % _AT_ONCE == 0:

@@ -1,4 +1,7 @@
-"""How is a program told to stop? By SIGTERM or SIGINT; the first asks, the second has its usual effect."""
+"""What is a program told by signals?
+
+SIGTERM or SIGINT: stop; the first asks, the second has its usual effect. SIGHUP: read your configuration again.
+"""
 
 import asyncio
 import logging
@@ -23,3 +26,10 @@ def stop_signal() -> asyncio.Event:
     for each in _ASKING:
         loop.add_signal_handler(each, first, each)
     return stop
+
+
+def hangup_signal() -> asyncio.Event:
+    """Return an event that each SIGHUP sets; whoever acts on it clears it."""
+    hangup = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+    return hangup

@@ -1,10 +1,10 @@
 """Keys and certificates on disk: complete or not there, never overwritten, a key never readable by others."""
 
 import os
-import tempfile
 from pathlib import Path
 
 from llmgw.core.errors import Rejected
+from llmgw.host import files
 
 
 class CannotIssue(Rejected):
@@ -38,17 +38,7 @@ def refuse_existing(*paths: Path) -> None:
 def write(path: Path, content: bytes, *, private: bool) -> None:
     """Write a new file of mode 0600 or 0644. It appears whole; what is there already is refused, not replaced."""
     try:
-        # mkstemp makes it 0600, so that a key is never open to others, not even for a moment.
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                os.fchmod(file.fileno(), 0o600 if private else 0o644)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(temporary, path)  # unlike a rename, this fails where something stands
-        finally:
-            os.unlink(temporary)
+        files.create(path, content, mode=0o600 if private else 0o644)
     except FileExistsError:
         refuse_existing(path)
         raise

@@ -7,7 +7,9 @@ import asyncio
 import os
 import select
 import time
+from functools import lru_cache
 
+from llmgw.core.units import several
 from llmgw.router.requests import Request
 
 _PENDING = 20_000
@@ -38,9 +40,9 @@ class AccessLog:
         """An engine could not be asked, or did not answer."""
         self._put(f"{_stamp()} id={request_id.decode()} try replica={replica} fault={fault} {words}")
 
-    def refused(self, client: str, status: int, code: str) -> None:
+    def refused(self, request_id: bytes, client: str, status: int, code: str) -> None:
         """A request that was not one."""
-        self._put(f"{_stamp()} id=- client={client} refused status={status} code={code}")
+        self._put(f"{_stamp()} id={request_id.decode()} client={client} refused status={status} code={code}")
 
     def _put(self, line: str) -> None:
         if len(self._lines) >= _PENDING:
@@ -63,7 +65,7 @@ class AccessLog:
         lines, self._lines = self._lines, []
         self._more.clear()
         if self.dropped:
-            lines.append(f"{_stamp()} {self.dropped} lines were dropped: the log was not taken fast enough")
+            lines.append(f"{_stamp()} dropped {several(self.dropped, 'line')}: the log was not taken fast enough")
             self.dropped = 0
         return "".join([line + "\n" for line in lines]).encode("utf-8", "backslashreplace")
 
@@ -90,4 +92,11 @@ def write_lines(fd: int, lines: bytes, patience: int) -> int:
 
 
 def _stamp() -> str:
-    return f"{time.time():.3f}"
+    """The local time as in the other logs, to the millisecond."""
+    now = time.time()
+    return f"{_second(int(now))},{int(now % 1 * 1000):03d}"
+
+
+@lru_cache(1)
+def _second(second: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))

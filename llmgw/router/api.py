@@ -19,6 +19,7 @@ PATHS = ENGINE_PATHS | {_MODELS, _HEALTH}
 _READ = (b"GET", b"HEAD", b"OPTIONS")
 _POST = (b"POST", b"OPTIONS")
 _SHOWN = 120
+_PAGES = "a request with an Origin header, as web pages send it, must have the Content-Type application/json"
 
 
 class Ask(msgspec.Struct):
@@ -40,9 +41,9 @@ class Gateway:
         """Only requests to an engine have a body that is wanted."""
         return head.method == b"POST" and head.path in ENGINE_PATHS
 
-    def refused(self, status: int, code: str, client: str) -> None:
+    def refused(self, request_id: bytes, status: int, code: str, client: str) -> None:
         """Log it."""
-        self._exchanges.log.refused(client, status, code)
+        self._exchanges.log.refused(request_id, client, status, code)
 
     def answer(self, request: Request) -> None:
         """Answer at once, or start the exchange that will."""
@@ -61,6 +62,9 @@ class Gateway:
 
     def _to_engine(self, request: Request) -> Answer | None:
         """None when an exchange has taken it."""
+        if request.head.origin and not request.head.is_json:
+            # A page of any site may send other types unasked; for this one its browser asks first, and is told no.
+            return answers.error(415, "unsupported_media_type", _PAGES)
         try:
             ask = self._decoder.decode(request.body)
         except msgspec.ValidationError as bad:

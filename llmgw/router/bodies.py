@@ -6,6 +6,7 @@ A reader is fed what arrives and hands on the payload. After `done` the bytes th
 
 import re
 
+from llmgw.core import units
 from llmgw.router.limits import LIMITS
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})((?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?)\r\n")
@@ -131,7 +132,7 @@ class Chunked:
             return
         self._tell += size
         if self._tell > self._limit:
-            raise BadBody("the chunked body is too large", too_large=size < _ABSURD)
+            raise BadBody(f"the body is over {units.size(self._limit)}", too_large=size < _ABSURD)
         self._chunks += 1
         if self._chunks > _SMALL_CHUNKS and self._tell < self._chunks * _SMALL:
             raise BadBody("the body comes in too many tiny chunks")

@@ -6,23 +6,26 @@ closed at once, and with that its work. The engine dies in the middle: the answe
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from llmgw.core.routing import Fault, NoReplica, again, choose
+from llmgw.core.views import RouteReplica
 from llmgw.router import answers
 from llmgw.router.access import AccessLog
 from llmgw.router.heads import ResponseHead
 from llmgw.router.requests import Request
-from llmgw.router.table import Entry
+from llmgw.router.table import Entry, Table
 from llmgw.router.upstream import EngineConnection, Upstream
 
 _RETRY_AFTER = 2
+_LEFT = "left the route table"
 
 
 class Exchanges:
     """What all requests on their way have in common."""
 
-    def __init__(self, group: asyncio.TaskGroup, log: AccessLog, clock: Callable[[], float]) -> None:
-        self.group, self.log, self.clock = group, log, clock
+    def __init__(self, group: asyncio.TaskGroup, table: Table, log: AccessLog, clock: Callable[[], float]) -> None:
+        self.group, self.table, self.log, self.clock = group, table, log, clock
         self.running: set[Exchange] = set()
         self.choices = 0
         """Choices made so far."""
@@ -68,7 +71,7 @@ class Exchange:
         self._all, self._request, self._entry, self._stream = all_, request, entry, stream
         self._upstream: Upstream | None = None
         self._engine: EngineConnection | None = None
-        self._tried: set[str] = set()
+        self._tried: set[RouteReplica] = set()
         self._tries = self._deaths = 0
         self._over = self._started = self._events = False
         self._status = self._received = self._pieces = 0
@@ -116,10 +119,14 @@ class Exchange:
             if self._upstream is upstream:
                 self._failed(Fault.CONNECT, _words(error))
             return
-        if self._upstream is upstream and not self._over:
-            self._ask(connection)
-        elif not upstream.keep(connection):
+        if self._upstream is not upstream or self._over:
+            if not upstream.keep(connection):
+                connection.close()
+        elif upstream.gone and self._can_move():
             connection.close()
+            self._failed(Fault.WITHDRAWN, _LEFT)
+        else:
+            self._ask(connection)
 
     def _ask(self, engine: EngineConnection) -> None:
         assert self._upstream is not None
@@ -195,15 +202,34 @@ class Exchange:
         else:
             self._failed(fault, words)
 
+    def engine_withdrawn(self) -> None:
+        """Go elsewhere if another can take it; if not, this engine may still end what it has begun."""
+        if self._engine is not None and not self._started and self._can_move():
+            self._engine.close()
+            self._failed(Fault.WITHDRAWN, _LEFT)
+
+    def _can_move(self) -> bool:
+        """Whether a request that was not answered yet has somewhere else to go."""
+        self._renew()
+        return again(Fault.WITHDRAWN, self._tries, self._deaths) and self._others(Fault.WITHDRAWN)
+
+    def _renew(self) -> None:
+        """Go by the newest table: what it has no more is not asked."""
+        old = self._entry
+        new = self._all.table.entry(old.route.model)
+        found = new is not None and new.route.model == old.route.model  # else it may be another's alias now
+        self._entry = new if new is not None and found else replace(old, upstreams=())
+
     def _failed(self, fault: Fault, words: str) -> None:
         """A try ended before the first byte."""
         assert self._upstream is not None
-        replica = self._upstream.replica.id
+        replica = self._upstream.replica
         self._free()
+        self._renew()
         if fault is not Fault.STALE:
             self._tried.add(replica)
         self._deaths += fault is Fault.CLOSED
-        self._all.log.failed_try(self._request.id, replica, fault.value, words)
+        self._all.log.failed_try(self._request.id, replica.id, fault.value, words)
         if again(fault, self._tries, self._deaths) and self._others(fault):
             self._try()
             return
@@ -216,7 +242,7 @@ class Exchange:
             self._give(502, fault.value, f"model {model}: no engine answered; tried {self._tries}")
 
     def _others(self, fault: Fault) -> bool:
-        return fault is Fault.STALE or any(u.replica.id not in self._tried for u in self._entry.upstreams)
+        return fault is Fault.STALE or any(u.replica not in self._tried for u in self._entry.upstreams)
 
     # --- what the client does -----------------------------------------------------------------------------------
 

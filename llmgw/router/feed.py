@@ -8,11 +8,13 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 from llmgw.core.errors import LlmgwError
 from llmgw.core.routing import out_of_reach
+from llmgw.core.units import several
 from llmgw.core.views import Routes
 from llmgw.router import remember
 from llmgw.router.table import Table
@@ -23,13 +25,19 @@ Watch = Callable[[], AsyncGenerator[Routes, None]]
 """Opens one watch: yields whole tables, newest last, and raises LlmgwError or ends when the control plane is gone."""
 
 _FIRST, _LONGEST = 0.2, 10.0
+_SAY_AGAIN = 600.0
 
 
 class Feed:
     """Keeps the table up to date and its copy on disk."""
 
     def __init__(
-        self, table: Table, watch: Watch, state: Path, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        table: Table,
+        watch: Watch,
+        state: Path,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._table, self._watch, self._state, self._sleep = table, watch, state, sleep
         self.live = False
@@ -38,6 +46,8 @@ class Feed:
         self._more = asyncio.Event()
         self._saving = asyncio.Lock()
         self._far: tuple[str, ...] = ()
+        self._clock = clock
+        self._told, self._told_at = "", 0.0
 
     def recall(self) -> None:
         """Take the table that was kept on disk, if there is one."""
@@ -48,13 +58,13 @@ class Feed:
             return
         if routes is not None:
             self._take(routes)
-            log.info("routes %s from disk: %d models", routes.revision, len(routes.routes))
+            log.info("routes %s from disk: %s", routes.revision, several(len(routes.routes), "model"))
 
     async def run(self) -> None:
         """Follow the control plane for ever."""
         pause = _FIRST
         while True:
-            why = "it ended the stream"
+            why, fault = "it ended the stream", None
             try:
                 async with contextlib.aclosing(self._watch()) as watch:
                     async for routes in watch:
@@ -62,19 +72,25 @@ class Feed:
                         self._live(routes)
             except LlmgwError as error:
                 why = str(error)
-            except Exception:
+            except Exception as error:
                 # The one supervisor: a fault in reading routes must not end the requests that have some.
-                log.exception("a fault of ours in reading routes")
-                why = "a fault of ours"
-            was, self.live = self.live, False
-            log.log(logging.WARNING if was or pause == _FIRST else logging.INFO, "no routes from control: %s", why)
+                why, fault = f"a fault of ours, {error!r}", error
+            self.live = False
+            self._tell(why, fault)
             await self._sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST)
 
+    def _tell(self, why: str, fault: Exception | None) -> None:
+        """Say why there are no routes, once: a control plane that is away for days must not fill a disk."""
+        now = self._clock()
+        if why != self._told or now >= self._told_at + _SAY_AGAIN:
+            self._told, self._told_at = why, now
+            log.log(logging.ERROR if fault else logging.WARNING, "no routes from control: %s", why, exc_info=fault)
+
     def _live(self, routes: Routes) -> None:
         if not self.live:
-            log.info("routes %s: %d models, live", routes.revision, len(routes.routes))
-        self.live = True
+            log.info("routes %s: %s, live", routes.revision, several(len(routes.routes), "model"))
+        self.live, self._told = True, ""
         self._take(routes)
         self._unsaved = routes
         self._more.set()

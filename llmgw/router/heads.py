@@ -12,6 +12,7 @@ from http import HTTPStatus
 
 import httptools
 
+from llmgw.core.units import size
 from llmgw.router.limits import Limits
 
 Headers = list[tuple[bytes, bytes]]
@@ -30,7 +31,7 @@ HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
 _LOOKED_AT = frozenset(
-    (b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade", b"x-request-id")
+    (b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade", b"x-request-id", b"origin")
 )
 _CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"cookie"))
 """The client's, for the router; the engine is sent its own."""
@@ -52,7 +53,7 @@ class BadAnswer(Exception):
 class RequestHead:
     """A request's head; `path` is without the query, as sent, not decoded."""
 
-    __slots__ = ("chunked", "close", "expects", "forward", "given_id", "length", "method", "old", "path")
+    __slots__ = ("chunked", "close", "expects", "forward", "given_id", "length", "method", "old", "origin", "path")
 
     def __init__(self, method: bytes, path: bytes, old: bool, forward: list[bytes]) -> None:
         self.method, self.path, self.old, self.forward = method, path, old, forward
@@ -63,6 +64,14 @@ class RequestHead:
         self.expects = False
         self.given_id = b""
         """The client's own id for the request, whatever it looks like."""
+        self.origin = False
+        """A web page's script or form sent it (or a client that says so)."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether its body is said to be JSON, and nothing else."""
+        types = [line for line in self.forward if line.startswith(b"content-type:")]
+        return len(types) == 1 and types[0][13:].partition(b";")[0].strip().lower() == b"application/json"
 
 
 class ResponseHead:
@@ -129,7 +138,7 @@ def check_part(held: bytes, seen: int, limits: Limits) -> None:
         raise Malformed(400, "bad_line_end", "a line ends without CR LF")
     line = held.find(b"\r\n")
     if line > limits.request_line or (line < 0 and len(held) > limits.request_line):
-        raise Malformed(414, "uri_too_long", f"the request line is over {limits.request_line} bytes")
+        raise _line_too_long(limits)
     if line >= 0 and len(held) - line > limits.head:
         raise _head_too_large(limits)
 
@@ -138,7 +147,7 @@ def request_head(raw: bytes, limits: Limits) -> RequestHead:
     """Read a head that ends with an empty line; raises Malformed."""
     start = raw.find(b"\r\n") + 2
     if start > limits.request_line:
-        raise Malformed(414, "uri_too_long", f"the request line is over {limits.request_line} bytes")
+        raise _line_too_long(limits)
     method, path, old, authority = _request_line(raw[:start])
     block = raw[start:]
     if len(block) > limits.head or block.count(b"\r\n") - 1 > limits.fields or _long_field(block, limits.field):
@@ -212,6 +221,7 @@ def _look(head: RequestHead, fields: _RequestFields, authority: bytes | None) ->
         head.expects = head.chunked or head.length > 0
     if b"x-request-id" in found:
         head.given_id = found[b"x-request-id"][0]
+    head.origin = b"origin" in found
 
 
 def _connection(head: RequestHead, values: list[bytes]) -> None:
@@ -246,8 +256,12 @@ def _framing(head: RequestHead, found: dict[bytes, list[bytes]]) -> None:
         head.length = int(lengths[0])
 
 
+def _line_too_long(limits: Limits) -> Malformed:
+    return Malformed(414, "uri_too_long", f"the request line is over {size(limits.request_line)}")
+
+
 def _head_too_large(limits: Limits) -> Malformed:
-    bounds = f"{limits.head} bytes, {limits.fields} fields, {limits.field} bytes a field"
+    bounds = f"{size(limits.head)}, {limits.fields} fields, {size(limits.field)} a field"
     return Malformed(431, "header_too_large", f"the header is over {bounds}")
 
 
@@ -283,7 +297,7 @@ def _read(first: re.Match[bytes], headers: Headers) -> ResponseHead:
     codings = [v for n, v in headers if n == b"transfer-encoding"]
     lengths = [v for n, v in headers if n == b"content-length"]
     hops = {t.strip().lower() for n, v in headers if n == b"connection" for t in v.split(b",")}
-    fields = b"".join(n + b": " + v + b"\r\n" for n, v in headers if passes(n) and n not in hops)
+    fields = b"".join(n + b": " + v + b"\r\n" for n, v in headers if _to_client(n) and n not in hops)
     head = ResponseHead(status, fields, _response_length(lengths), bool(codings))
     if codings and (old or lengths or len(codings) > 1 or codings[0].lower() != b"chunked"):
         raise BadAnswer("its transfer coding is not chunked, or not alone")
@@ -306,13 +320,18 @@ def _response_length(lengths: list[bytes]) -> int | None:
 
 
 def passes(name: bytes) -> bool:
-    """Whether a field may go through to the other side: framing, hop-by-hop and our own fields may not."""
+    """Whether a field may go through, in either direction: framing, hop-by-hop and our own fields may not."""
     return not (
         name in HOP_BY_HOP
         or name in (b"content-length", b"host", b"expect", b"x-request-id")
         or b"_" in name
         or name.startswith((b"proxy-", b"x-llmgw-"))
     )
+
+
+def _to_client(name: bytes) -> bool:
+    """An engine lets the pages of every site use it; that is not its to say for the gateway, nor is what it is."""
+    return passes(name) and name != b"server" and not name.startswith(b"access-control-")
 
 
 @lru_cache(512)

@@ -1,7 +1,7 @@
 """llmgw-router: the data plane, an OpenAI-compatible API in front of the cluster's engines.
 
-Exit: 0 stopped on a signal, 2 the configuration or the caller's fault, 3 a certificate that nobody would trust,
-70 a fault of ours.
+Exit: 0 stopped on a signal, 2 the configuration or the caller's fault, 3 a certificate that nobody would trust, and
+else as `host.program` says it.
 """
 
 import argparse
@@ -18,48 +18,57 @@ import uvloop
 
 from llmgw import __version__
 from llmgw.config.load import load_router
-from llmgw.core.errors import BadConfig, LlmgwError
+from llmgw.core.errors import BadConfig
 from llmgw.core.identity import Role
 from llmgw.core.views import Routes
 from llmgw.host.machine import machine_id
+from llmgw.host.program import exits, run_program
 from llmgw.host.systemd import set_up_logging
 from llmgw.router.run import Router
-from llmgw.wire.tls import own_identity
+from llmgw.wire.tls import client_context, own_identity
 
 if TYPE_CHECKING:
     from llmgw.config.router import RouterConfig
+
+
+DEFAULT = Path("/etc/llmgw/router.yaml")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit status."""
     arguments = _arguments().parse_args(argv)
     set_up_logging()
-    try:
-        config = load_router(arguments.config)
-        _check_identity(config, arguments.config)
-        if arguments.check:
-            print(f"{arguments.config}: ok")
-            return 0
-        gc.collect()
-        gc.freeze()  # what was imported stays: looking through it again and again would hold up requests
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, arguments.config))
-    except LlmgwError as error:
-        print(f"llmgw-router: {error}", file=sys.stderr)
-        return error.exit_status
-    return 0
+    return run_program("llmgw-router", lambda: _run(arguments.config, check=arguments.check))
+
+
+def _run(file: Path, *, check: bool) -> None:
+    config = load_router(file)
+    _check_identity(config, file)
+    if check:
+        print(f"{file}: good: router at {config.listen}")
+        return
+    gc.collect()
+    gc.freeze()  # what was imported stays: looking through it again and again would hold up requests
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(config, file))
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="llmgw-router", description="Serve the OpenAI API in front of the engines.")
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="router.yaml")
-    parser.add_argument("--check", action="store_true", help="say whether the configuration is good, and end")
+    parser = argparse.ArgumentParser(
+        prog="llmgw-router",
+        description="Serves the OpenAI API in front of the engines.",
+        epilog=exits({}),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, default=DEFAULT, metavar="FILE", help="router.yaml (%(default)s)")
+    parser.add_argument("--check", action="store_true", help="only say whether the configuration can be used")
     parser.add_argument("--version", action="version", version=f"llmgw-router {__version__}")
     return parser
 
 
 def _check_identity(config: "RouterConfig", file: Path) -> None:
     me = own_identity(config.tls)
+    client_context(config.tls)
     if me.role is not Role.ROUTER:
         raise BadConfig(str(file), None, "tls.certificate", "must be a router's", f"one for {me}")
 
@@ -69,10 +78,7 @@ async def _serve(config: "RouterConfig", file: Path) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, router.stop)
-    try:
-        await router.run()
-    except* LlmgwError as several:
-        raise several.exceptions[0] from None
+    await router.run()
 
 
 async def _watch(config: "RouterConfig") -> AsyncGenerator[Routes, None]:

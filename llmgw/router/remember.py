@@ -3,13 +3,13 @@
 The file holds the engines' keys: it is never readable by others, not even while it is written.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from llmgw.core.facts import Secret
 from llmgw.core.views import Routes
+from llmgw.host import files
 
 NAME = "routes.json"
 LARGEST = 64 << 20
@@ -41,20 +41,7 @@ def load(state: Path) -> Routes | None:
 def save(state: Path, routes: Routes) -> None:
     """Replace the table on disk in one step; raises OSError."""
     data = msgspec.json.encode(routes, enc_hook=_plain)
-    file = state / NAME
-    new = file.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "wb") as writer:
-        writer.write(data)
-        writer.flush()
-        os.fsync(writer.fileno())
-    new.replace(file)
-    directory = os.open(state, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    files.replace(state / NAME, data)
 
 
 def _plain(value: object) -> str:

@@ -7,13 +7,13 @@ from llmgw.router.heads import RequestHead, status_line
 
 
 class Listener(Protocol):
-    """Who writes a long answer is told how the client takes it."""
+    """Who writes a long answer is told how the client takes it, by being the request's `listener`."""
 
     def client_gone(self) -> None:
-        """Nobody reads any more; the reply must not be used again."""
+        """Nobody reads any more; the request must not be answered (further)."""
 
     def client_paused(self) -> None:
-        """The client does not read; bring no more."""
+        """The client reads more slowly than the answer comes; bring no more."""
 
     def client_resumed(self) -> None:
         """Go on."""
@@ -26,23 +26,23 @@ class Handler(Protocol):
         """Whether a client that waits for `100 Continue` may send its body."""
 
     def answer(self, request: "Request") -> None:
-        """Answer it, now or later. Not called again on this connection before the answer has ended."""
+        """Answer it, now or later; the connection hands on its next request when this one's answer has ended."""
 
-    def refused(self, status: int, code: str, client: str) -> None:
-        """A request was answered without being handed on."""
+    def refused(self, request_id: bytes, status: int, code: str, client: str) -> None:
+        """A request was answered with an error by its connection and not handed on; `code` says why."""
 
 
 class Connection(Protocol):
-    """What a request's answer is written to."""
+    """The client's connection, as far as an answer needs it."""
 
     client: str
-    """The address at its other end."""
+    """The client's address."""
 
     def send(self, data: bytes) -> None:
         """Write a part of an answer."""
 
     def closes(self, ends_with_connection: bool) -> bool:
-        """Whether the connection closes after the answer that starts now."""
+        """Whether the connection closes after the answer that starts now; `ends_with_connection`: it must."""
 
     def answered(self, request: "Request", last: bytes) -> None:
         """The current request's answer is whole with `last`; the next request may come."""

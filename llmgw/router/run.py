@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from llmgw import __version__
 from llmgw.core.errors import BadConfig
+from llmgw.core.units import several
 from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, status
 from llmgw.router.access import AccessLog
 from llmgw.router.api import PATHS, Gateway
@@ -58,7 +59,7 @@ class Router:
             access = AccessLog(access_fd, PATHS)
             table = Table(self._machine, limits, clock)
             feed = Feed(table, self._watch, config.state)
-            exchanges = Exchanges(group, access, clock)
+            exchanges = Exchanges(group, table, access, clock)
             clients = Shared(Gateway(table, exchanges, lambda: self._health(feed, table, exchanges)), limits, clock)
             feed.recall()
             server = await self._listen(clients)
@@ -104,7 +105,7 @@ class Router:
 
     async def _drain(self, clients: Shared, exchanges: Exchanges) -> None:
         """Let running answers end, for as long as `drain` says; then end them."""
-        log.info("stopping: %d requests run, at most %g s more", len(exchanges.running), self._config.drain)
+        log.info("stopping: %s left, at most %g s more", several(len(exchanges.running), "request"), self._config.drain)
         clients.draining = True
         for connection in list(clients.connections):
             connection.leave()
@@ -113,7 +114,7 @@ class Router:
                 await clients.empty.wait()
         self._patience = None
         if clients.connections:
-            log.warning("ending %d answers before they were whole", len(exchanges.running))
+            log.warning("ending %s too early", several(len(exchanges.running), "answer"))
             exchanges.stop()
             await _within(_LAST_WORDS, clients.empty.wait())
             for connection in list(clients.connections):

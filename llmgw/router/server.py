@@ -15,6 +15,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import cast
 
+from llmgw.core.units import size
 from llmgw.router import answers
 from llmgw.router.bodies import BadBody, Body, Chunked, Counted
 from llmgw.router.heads import Malformed, RequestHead, check_part, request_head, status_line
@@ -51,9 +52,9 @@ class Shared:
         self.empty.set()
         self._ids = (b"%s-%x" % (os.urandom(5).hex().encode(), n) for n in itertools.count(1))
 
-    def next_id(self) -> bytes:
-        """An id for a request that came without one."""
-        return next(self._ids)
+    def id_for(self, head: RequestHead | None) -> bytes:
+        """The client's id for its request where it can be used, else a new one; without a head there was none."""
+        return head.given_id if head and head.given_id and _ID.fullmatch(head.given_id) else next(self._ids)
 
     def sweep(self) -> None:
         """Look at every deadline; called each tick."""
@@ -225,7 +226,7 @@ class ClientConnection(asyncio.Protocol):
         limits = self.shared.limits
         self._head, self._close = head, head.close or self.shared.draining
         if head.length > limits.max_body:
-            self._refuse(413, "body_too_large", f"the body is over {limits.max_body} bytes")
+            self._refuse(413, "body_too_large", f"the body is over {size(limits.max_body)}")
             return
         if not head.chunked and not head.length:
             self._ask(head, b"")
@@ -286,9 +287,7 @@ class ClientConnection(asyncio.Protocol):
     def _ask(self, head: RequestHead, body: bytes) -> None:
         self._state, self._head = State.ANSWERING, None
         self.deadline = _NEVER
-        given = head.given_id
-        request_id = given if given and _ID.fullmatch(given) else self.shared.next_id()
-        self._request = Request(self, head, body, request_id, self.shared.clock())
+        self._request = Request(self, head, body, self.shared.id_for(head), self.shared.clock())
         self.shared.handler.answer(self._request)
 
     def _forget_body(self) -> None:
@@ -349,12 +348,13 @@ class ClientConnection(asyncio.Protocol):
         """Answer once, read no more of what comes, close."""
         if self._state in (State.LINGER, State.CLOSED):
             return
+        request_id = self.shared.id_for(self._head)
         answer = answers.error(status, code, text, fields=answers.retry_after(1) if status == 503 else b"")
-        head = b"%b%bContent-Length: %d\r\nConnection: close\r\n\r\n"
-        self._transport.write(head % (status_line(status), answer.fields, len(answer.body)) + answer.body)
+        head = b"%b%bx-request-id: %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
+        self._transport.write(head % (status_line(status), answer.fields, request_id, len(answer.body), answer.body))
         self._forget_body()
         self._linger()
-        self.shared.handler.refused(status, code, self.client)
+        self.shared.handler.refused(request_id, status, code, self.client)
 
     def _linger(self) -> None:
         """Say that no more comes and wait for the client to close, so that it reads the answer and not a reset."""
@@ -381,7 +381,7 @@ class ClientConnection(asyncio.Protocol):
         elif self._state is State.BODY:
             behind = self._received < (now - self._since - limits.body_grace) * limits.body_rate
             if behind or not self._received:
-                self._refuse(408, "body_too_slow", f"the body came slower than {limits.body_rate} bytes a second")
+                self._refuse(408, "body_too_slow", f"the body came slower than {size(limits.body_rate)} a second")
             else:
                 self.deadline = now + limits.tick
         elif self._state is State.HEAD and self._since:

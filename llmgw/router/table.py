@@ -1,7 +1,8 @@
 """Which models are there, and which engines serve them? The route table as requests use it.
 
 A new table replaces the old; an engine process that stays keeps its connections and its load, another launch of the
-same replica is another engine. What an engine that left the table works on, it finishes.
+same replica is another engine. What an engine that left the table has begun to answer, it finishes; what it has not,
+another is asked for.
 """
 
 from collections.abc import Callable, Iterable
@@ -64,6 +65,10 @@ class Table:
             if replica not in self._upstreams:
                 upstream.leave()
                 self._leaving.add(upstream)
+        # One that is only reached otherwise now works on.
+        stay = {(replica.id, replica.launch) for replica in self._upstreams}
+        for upstream in [u for u in self._leaving if (u.replica.id, u.replica.launch) not in stay]:
+            upstream.withdraw()
 
     def _entry(self, route: Route, old: dict[RouteReplica, Upstream]) -> Entry:
         near, far = reachable(route, self._machine)

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from llmgw.core.facts import Secret
 from llmgw.core.routing import Fault, penalty
+from llmgw.core.units import size
 from llmgw.core.views import RouteReplica
 from llmgw.router.bodies import BadBody, Body, Chunked, Counted
 from llmgw.router.heads import BadAnswer, ResponseHead, response_head
@@ -22,16 +23,19 @@ _ANY_LENGTH = 1 << 62
 
 
 class Asker(Protocol):
-    """Who asked the engine something. `engine_end` or `engine_lost` is the last call for a request."""
+    """Who asked the engine something. The last call for a request is the one with `end`, or `engine_lost`."""
 
     def engine_head(self, head: ResponseHead, pieces: list[bytes], end: bool) -> bool:
-        """The answer's head and what came with it; False when it is not wanted and the connection is to be closed."""
+        """The answer's head and what came with it, with `end` all of it; False: unwanted, close the connection."""
 
     def engine_body(self, pieces: list[bytes], end: bool) -> None:
         """More of the answer; with `end` the last of it."""
 
     def engine_lost(self, fault: Fault, words: str) -> None:
         """No (more) answer comes."""
+
+    def engine_withdrawn(self) -> None:
+        """The route table has this engine no more; close its connection to have nothing more of it."""
 
 
 class Upstream:
@@ -59,17 +63,23 @@ class Upstream:
         return self._idle.pop() if self._idle else None
 
     async def connect(self) -> "EngineConnection":
-        """Open a connection; raises OSError, TimeoutError within `connect_time`."""
+        """Open a connection that takes a request now; raises OSError, TimeoutError within `connect_time`.
+
+        An engine that accepts and hangs up at once may have done so before the caller's turn came: nobody would ever
+        tell what became of a request that was written then.
+        """
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self.limits.connect_time):
             _, connection = await loop.create_connection(
                 lambda: EngineConnection(self), self.replica.host, self.replica.port
             )
+        if connection not in self.open:
+            raise ConnectionResetError("the engine closed it at once")
         return connection
 
     def keep(self, connection: "EngineConnection") -> bool:
         """Take back a connection whose request is done; False when it is to be closed."""
-        if self.gone or len(self._idle) >= self.limits.kept:
+        if self.gone or connection not in self.open or len(self._idle) >= self.limits.kept:
             return False
         self._idle.append(connection)
         return True
@@ -89,6 +99,11 @@ class Upstream:
         """The route table no longer has it."""
         self.gone = True
         self.drop_kept()
+
+    def withdraw(self) -> None:
+        """Say so to those whose requests it has; again with each table, for what it has left then."""
+        for connection in list(self.open):
+            connection.withdrawn()
 
     def failed(self) -> None:
         """It could not be asked: pass it over for a while."""
@@ -156,6 +171,11 @@ class EngineConnection(asyncio.Protocol):
         self.deadline = self._upstream.clock() + self._upstream.limits.engine_idle
         if not self._closed:
             self._transport.resume_reading()
+
+    def withdrawn(self) -> None:
+        """The route table has the engine no more."""
+        if self._asker is not None:
+            self._asker.engine_withdrawn()
 
     def close(self) -> None:
         """Close at once; nobody is told. An engine stops working on a request whose connection is gone."""
@@ -226,7 +246,7 @@ class EngineConnection(asyncio.Protocol):
 
     def _wait_for_head(self, data: bytes) -> None:
         if len(data) > self._upstream.limits.engine_head:
-            raise BadAnswer(f"its header is over {self._upstream.limits.engine_head} bytes")
+            raise BadAnswer(f"its header is over {size(self._upstream.limits.engine_head)}")
         if not b"HTTP/1.1 ".startswith(data[:9]) and not b"HTTP/1.0 ".startswith(data[:9]):
             raise BadAnswer("the status line is malformed")
         self._held = data

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from textual import on, work
 from textual.app import App, SystemCommand
-from textual.filter import LineFilter
+from textual.filter import LineFilter, NoColor
 from textual.message import Message
 from textual.screen import Screen
 
@@ -66,13 +66,17 @@ class Console(App[None]):
         "quit": lambda app, _: app.exit(),
     }
 
-    def __init__(self, feed: Feed, *, read_only: bool = False, ascii: bool = False) -> None:
+    def __init__(self, feed: Feed, *, read_only: bool = False, ascii: bool = False, note: str = "") -> None:
         super().__init__()
         self.feed = feed
         self.read_only = read_only
+        self.note = safe(note)
         self.view = View()
         self.flashed = _NO_FLASH
         self._filters_of_ours: list[LineFilter] = [AsciiFilter()] if ascii else []
+        if self.no_color:
+            self._filters_of_ours.append(NoColor())  # Textual itself would still send greys
+        self._ascii = ascii
         self._interrupted = float("-inf")
         if ascii:
             self.use_command_palette = False  # it is drawn with pictures
@@ -85,9 +89,10 @@ class Console(App[None]):
 
     def on_mount(self) -> None:
         """Start with the nodes, and watch."""
-        self.set_class(bool(self._filters_of_ours), "-ascii")
-        self.push_screen(NodesScreen())
-        self._watch()
+        self.set_class(self._ascii, "-ascii")
+        first = NodesScreen()
+        self.push_screen(first)
+        first.call_after_refresh(self._watch)  # whatever there is to load, an empty frame is there before it
         self.set_interval(1.0, self._tick)
 
     @work(exclusive=True, group="feed")
@@ -141,7 +146,11 @@ class Console(App[None]):
     def show_help(self) -> None:
         """Over the screen that there is."""
         if (frame := self._frame()) is not None:
-            self.push_screen(HelpScreen(frame.crumb(), frame.own_keys, read_only=self.read_only))
+            self.push_screen(
+                HelpScreen(
+                    frame.crumb(), (*frame.keys_here(), *frame.usual_keys()), read_only=self.read_only, note=self.note
+                )
+            )
 
     def show_why(self, model: str) -> None:
         """Why a model, by name or alias, has not all its replicas."""
@@ -187,7 +196,7 @@ class Console(App[None]):
         """Ask how many replicas a model should have, then do it."""
         model = self.view.models.get(name)
         if model is None:
-            self.flash(safe(f"{name} is not in the catalog: it cannot be scaled"), "$error")
+            self.flash(safe(f"{name} is not in the catalog; llmgw ctl scale {name} 0 ends its replicas"), "$error")
             return
 
         def done(number: int | None) -> None:
@@ -203,17 +212,20 @@ class Console(App[None]):
         except LlmgwError as error:
             self.flash(safe(f"not scaled: {error}"), "$error")
         else:
-            self.flash(safe(f"scaled {model} {before} → {number}, event {done.event.seq}"), "$success")
+            self.flash(safe(f"scaled {model} from {before} to {number}, event {done.event.seq}"), "$success")
 
 
-def run(where: ClientConfig, read_only: bool = False) -> int:
-    """Run the console until it is left; the exit status is 0, or 128 and the signal that ended it; BadConfig."""
-    return asyncio.run(run_feed(LiveFeed(where), read_only=read_only))
+def run(where: ClientConfig, read_only: bool = False, note: str = "") -> int:
+    """Run the console until it is left; the exit status is 0, or 128 and the signal that ended it; BadConfig.
+
+    `note` is shown in the header while there is room, and in the help.
+    """
+    return asyncio.run(run_feed(LiveFeed(where), read_only=read_only, note=note))
 
 
-async def run_feed(feed: Feed, *, read_only: bool = False) -> int:
+async def run_feed(feed: Feed, *, read_only: bool = False, note: str = "") -> int:
     """Run the console on this feed, in the terminal that there is."""
-    app = Console(feed, read_only=read_only, ascii=os.environ.get("LLMGW_ASCII", "") not in ("", "0"))
+    app = Console(feed, read_only=read_only, ascii=os.environ.get("LLMGW_ASCII", "") not in ("", "0"), note=note)
     ended_by: list[int] = []
 
     def end(number: int) -> None:

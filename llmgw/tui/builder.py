@@ -1,11 +1,11 @@
 """How do the pages of a watch become views?"""
 
 from collections import deque
-from collections.abc import Iterable
 
 from llmgw.core.events import Event
+from llmgw.core.fold import Fold
 from llmgw.core.safe import Safe
-from llmgw.core.views import AboutView, Gone, Item, ModelView, NodeView, Noun, Page, ReplicaView, Revision
+from llmgw.core.views import AboutView, Noun, Page
 from llmgw.tui.view import Link, Replicas, View
 
 EVENTS_HELD = 500
@@ -13,94 +13,39 @@ EVENTS_HELD = 500
 
 
 class Builder:
-    """Takes pages in, gives views out. While a new snapshot comes in, views show what was there before it."""
+    """Takes pages in, gives views out. Only parts that changed since the last view are copied for the next."""
 
     def __init__(self) -> None:
-        self.whole = False
-        self._held = _Held()
-        self._coming: _Held | None = None
-        self._revision: Revision | None = None
+        self._fold = Fold()
+        self._events: deque[Event] = deque(maxlen=EVENTS_HELD)
+        self._changed = set(Noun)
+        self._last = View()
 
     def take(self, page: Page) -> bool:
         """Take one page in, in the order in which they came; False while nothing of it can be seen yet."""
-        if not page.snapshot:
-            self._held.take(page.items)
-            self._revision = page.revision
-            return True
-        if page.first or self._coming is None:
-            self._coming = _Held()
-        self._coming.take(page.items)
-        if not page.complete:
+        changed = self._fold.take(page)
+        if changed is None:
             return False
-        self._held, self._coming, self._revision, self.whole = self._coming, None, page.revision, True
+        if page.snapshot:
+            self._events.clear()
+        self._events.extend(self._fold.news)
+        self._changed |= changed
         return True
 
     def view(self, about: AboutView | None, link: Link, since: float, problem: Safe) -> View:
         """The moment as it is now."""
-        held = self._held
-        held.publish()
-        return View(
+        fold, last, changed = self._fold, self._last, self._changed
+        self._last = View(
             about=about,
-            revision=self._revision,
-            nodes=held.shown_nodes,
-            models=held.shown_models,
-            replicas=held.shown_replicas,
-            events=held.shown_events,
-            whole=self.whole,
+            revision=fold.revision if fold.whole else None,
+            nodes=dict(fold.nodes.items()) if Noun.NODES in changed else last.nodes,
+            models=dict(fold.models.items()) if Noun.MODELS in changed else last.models,
+            replicas=Replicas(dict(fold.replicas.items())) if Noun.REPLICAS in changed else last.replicas,
+            events=tuple(self._events) if Noun.EVENTS in changed else last.events,
+            whole=fold.whole,
             link=link,
             since=since,
             problem=problem,
         )
-
-
-class _Held:
-    """Everything, twice: as it changes, and as the last view shows it. Only parts that changed are copied."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, NodeView] = {}
-        self.models: dict[str, ModelView] = {}
-        self.replicas: dict[str, ReplicaView] = {}
-        self.events: deque[Event] = deque(maxlen=EVENTS_HELD)
-        self._changed = set(Noun)
-        self.publish()
-
-    def take(self, items: Iterable[Item]) -> None:
-        for item in items:
-            match item:
-                case NodeView():
-                    self.nodes[item.name] = item
-                    self._changed.add(Noun.NODES)
-                case ModelView():
-                    self.models[item.name] = item
-                    self._changed.add(Noun.MODELS)
-                case ReplicaView():
-                    self.replicas[item.id] = item
-                    self._changed.add(Noun.REPLICAS)
-                case Event():
-                    self.events.append(item)
-                    self._changed.add(Noun.EVENTS)
-                case Gone():
-                    self._drop(item)
-
-    def _drop(self, gone: Gone) -> None:
-        match gone.noun:
-            case Noun.NODES:
-                self.nodes.pop(gone.name, None)
-            case Noun.MODELS:
-                self.models.pop(gone.name, None)
-            case Noun.REPLICAS:
-                self.replicas.pop(gone.name, None)
-            case Noun.EVENTS:
-                pass  # an event that happened stays so
-        self._changed.add(gone.noun)
-
-    def publish(self) -> None:
-        if Noun.NODES in self._changed:
-            self.shown_nodes = dict(self.nodes)
-        if Noun.MODELS in self._changed:
-            self.shown_models = dict(self.models)
-        if Noun.REPLICAS in self._changed:
-            self.shown_replicas = Replicas(dict(self.replicas))
-        if Noun.EVENTS in self._changed:
-            self.shown_events = tuple(self.events)
-        self._changed.clear()
+        self._changed = set()
+        return self._last

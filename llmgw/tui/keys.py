@@ -1,11 +1,13 @@
 """Which keys does the console have?
 
-One table: bindings, the hints under the header, the help screen and the README's table are made from it.
+One table: bindings, the hints under the header, the help screen and the README's table (screens/keytable.py) are made
+from it.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from textual.binding import Binding, BindingType
 
@@ -36,24 +38,27 @@ class Key:
     """Worth a place under the header."""
     at_once: bool = False
     """Acts before the keys typed behind it are given to anyone: they are meant for what it opens."""
+    more: str = ""
+    """What the label has no room for; in the README's table."""
 
 
-def _key(key: str, shown: str, action: str, label: str, group: Group, **more: bool) -> Key:
+def _key(key: str, shown: str, action: str, label: str, group: Group, **more: Any) -> Key:
     return Key(key, safe(shown), action, safe(label), group, **more)
 
 
 REPLICAS = _key("enter", "enter", "open", "its replicas", Group.HERE)
-FOLD = _key("enter", "enter", "open", "open, close", Group.HERE)
-CHAIN = _key("enter", "enter", "open", "cause chain", Group.HERE)
-EVENTS_OF_IT = _key("enter,e", "enter", "open", "its events", Group.HERE)
-WHY = _key("w", "w", "why", "why", Group.HERE)
+FOLD = _key("enter", "enter", "open", "open, close", Group.HERE, more="on a replica: its events")
+CHAIN = _key("enter", "enter", "open", "cause chain", Group.HERE, more="what led to it, and what came of it")
+EVENTS_OF_IT = _key("enter,e", "enter e", "open", "its events", Group.HERE)
+WHY = _key("w", "w", "why", "why", Group.HERE, more="the model has not all its replicas")
 EVENTS = _key("e", "e", "events", "its events", Group.HERE)
 SCALE = _key("s", "s", "scale", "scale", Group.HERE, dangerous=True)
 
 FILTER = _key("slash", "/", "filter", "filter", Group.TABLE, at_once=True)
-SORT = _key("S", "S", "sort", "sort by next", Group.TABLE)
+SORT = _key("S", "S", "sort", "sort by next", Group.TABLE, more="column")
 INVERT = _key("I", "I", "invert", "turn order", Group.TABLE, hint=False)
-TABLE = (FILTER, SORT, INVERT)
+ORDER = (SORT, INVERT)
+TABLE = (FILTER, *ORDER)
 
 MOVE = (
     _key("down,j", "↓ j", "move(1)", "down", Group.MOVE, hint=False),
@@ -67,7 +72,7 @@ MOVE = (
 COMMAND = _key("colon", ":", "command", "command", Group.EVERYWHERE, at_once=True)
 HELP = _key("question_mark", "?", "help", "help", Group.EVERYWHERE)
 BACK = _key("escape", "esc", "back", "clear filter, back", Group.EVERYWHERE)
-UP = _key("q", "q", "up", "back", Group.EVERYWHERE, hint=False)
+UP = _key("q", "q", "up", "back", Group.EVERYWHERE, hint=False, more="whatever is filtered")
 QUIT = _key("ctrl+q", ":q ctrl+q", "app.quit", "quit", Group.EVERYWHERE, hint=False)
 EVERYWHERE = (COMMAND, HELP, BACK, UP)
 
@@ -87,12 +92,3 @@ def allowed(keys: Iterable[Key], *, read_only: bool) -> list[Key]:
 def dangerous(action: str) -> bool:
     """Whether an action changes the cluster."""
     return any(key.dangerous for key in ALL if key.action == action)
-
-
-def markdown() -> str:
-    """The table for the README, a row a key; `!` marks what `--read-only` leaves out."""
-    rows = ["| key | what it does | where |", "|---|---|---|"]
-    for key in ALL:
-        mark = " **!**" if key.dangerous else ""
-        rows.append(f"| `{key.shown}` | {key.label}{mark} | {key.group.value} |")
-    return "\n".join(rows) + "\n"

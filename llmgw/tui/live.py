@@ -5,18 +5,22 @@ next watch's snapshot replaces it. A flood of changes becomes at most ten views 
 """
 
 import asyncio
+import importlib
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from llmgw.client import ControlClient
 from llmgw.config.client import ClientConfig
+from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import ControlUnreachable, LlmgwError
 from llmgw.core.safe import Safe, safe
 from llmgw.core.views import AboutView, Done, Noun, Why
 from llmgw.tui.builder import EVENTS_HELD, Builder
 from llmgw.tui.view import Link, View
+
+if TYPE_CHECKING:
+    from llmgw.client import ControlClient
 
 T = TypeVar("T")
 
@@ -35,7 +39,8 @@ class LiveFeed:
 
     def __init__(self, where: ClientConfig) -> None:
         """Raises BadConfig when the TLS files cannot be used."""
-        ControlClient.open(where)  # dials nothing; what is wrong with the files is said before a screen is taken
+        if where.tls is not None:
+            _check(where.tls)
         self.where = _place(where)
         self._config = where
         self._client: ControlClient | None = None
@@ -52,6 +57,9 @@ class LiveFeed:
 
     async def run(self, tell: Callable[[View], None]) -> None:
         """Watch, and watch again when that broke, for ever."""
+        # Not at the top: a third of what stands between a command line and its first frame. Aside, so that keys and
+        # drawing go on meanwhile.
+        await asyncio.to_thread(importlib.import_module, "llmgw.client")
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publish(tell))
             tasks.create_task(self._keep_watching(tasks))
@@ -71,7 +79,7 @@ class LiveFeed:
         except TimeoutError:
             raise ControlUnreachable(self.where, f"no answer for {ANSWER:.0f} seconds") from None
 
-    def _connected(self) -> ControlClient:
+    def _connected(self) -> "ControlClient":
         if self._client is None:
             raise ControlUnreachable(self.where, "not connected", self._problem or "still connecting")
         return self._client
@@ -97,6 +105,8 @@ class LiveFeed:
 
     async def _watch(self) -> LlmgwError:
         """Watch until the stream breaks, and return why it did."""
+        from llmgw.client import ControlClient
+
         why: list[LlmgwError] = []
         try:
             async with ControlClient.open(self._config) as client, asyncio.TaskGroup() as tasks:
@@ -109,7 +119,7 @@ class LiveFeed:
             self._client = None
         return why[0]
 
-    async def _pages(self, client: ControlClient) -> None:
+    async def _pages(self, client: "ControlClient") -> None:
         async for page in client.watch(list(Noun), follow=True, events=EVENTS_HELD):
             self._ahead = page.now - time.monotonic()
             if not self._builder.take(page):
@@ -119,7 +129,7 @@ class LiveFeed:
             self._news.set()
         raise ControlUnreachable(self.where, "it ended the stream")
 
-    async def _beats(self, client: ControlClient) -> None:
+    async def _beats(self, client: "ControlClient") -> None:
         while True:
             about = await self._soon(client.about())
             if self._about is None or (about.settled, about.exposure) != (self._about.settled, self._about.exposure):
@@ -132,6 +142,14 @@ class LiveFeed:
             self._link, self._since = Link.STALE, self.now()
         self._problem = safe(str(error))
         self._news.set()
+
+
+def _check(files: TlsFiles) -> None:
+    """Find before a screen is taken what no dialling would get over; BadConfig."""
+    from llmgw.wire.tls import client_context, own_identity
+
+    client_context(files)
+    own_identity(files)
 
 
 def _place(where: ClientConfig) -> Safe:

@@ -3,6 +3,7 @@
 The only module of the console that makes what Textual draws: nothing passes here through its markup.
 """
 
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 
@@ -45,6 +46,12 @@ def fitted(text: Safe, cells: int, *, right: bool = False) -> Safe:
     return join("", (safe(pad), text) if right else (text, safe(pad)))
 
 
+def wrapped(text: Safe, cells: int) -> list[Safe]:
+    """The text in lines of at most so many cells, broken at spaces where there are any."""
+    letters = cells if text.isascii() else cells // 2  # others may be two cells wide
+    return [safe(line, limit=4096) for line in textwrap.wrap(text, max(letters, 1), break_on_hyphens=False)]
+
+
 _ASCII = str.maketrans(
     {
         **dict.fromkeys("─━═▔▁", "-"),
@@ -77,7 +84,8 @@ def to_ascii(text: str) -> str:
     """The text in ASCII, as wide as it was: letters without their marks, `?` for what has no likeness."""
     if text.isascii():
         return text
-    return "".join(_plain(character) for character in text.translate(_ASCII))
+    # An arrow alone would be `>`, and `2 > 3` says another thing.
+    return "".join(_plain(character) for character in text.replace(" → ", " ->").translate(_ASCII))
 
 
 def _plain(character: str) -> str:

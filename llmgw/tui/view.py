@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from llmgw.core.events import Event
+from llmgw.core.fold import by_ordinal
 from llmgw.core.safe import Safe, safe
+from llmgw.core.state import NodeState
 from llmgw.core.views import AboutView, ModelView, NodeView, ReplicaView, Revision
 
 
@@ -29,7 +31,7 @@ class Replicas:
         self.all = replicas
         self._of: dict[str, list[ReplicaView]] = {}
         self._on: dict[str, list[ReplicaView]] = {}
-        for replica in sorted(replicas.values(), key=_by_ordinal):
+        for replica in sorted(replicas.values(), key=by_ordinal):
             self._of.setdefault(replica.model, []).append(replica)
             for node in {shard.node for shard in replica.shards}:
                 self._on.setdefault(node, []).append(replica)
@@ -45,12 +47,6 @@ class Replicas:
     def on(self, node: str) -> tuple[ReplicaView, ...]:
         """The replicas with a shard on a node, by id."""
         return tuple(self._on.get(node, ()))
-
-
-def _by_ordinal(replica: ReplicaView) -> tuple[str, int]:
-    """What sorts `gemma/10` after `gemma/9`."""
-    number = replica.id.rpartition("/")[2]
-    return replica.model, int(number) if number.isascii() and number.isdigit() else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +67,8 @@ class View:
     """When `link` became what it is, by the clock that ages are counted with."""
     problem: Safe = field(default_factory=lambda: safe(""))
     """Why there is no stream, while there is none."""
+
+    def is_away(self, replica: ReplicaView) -> bool:
+        """Whether a node of it says nothing now: what is known of it is what was said last."""
+        known = (self.nodes.get(shard.node) for shard in replica.shards)
+        return any(node is not None and node.state is not NodeState.READY for node in known)

@@ -24,7 +24,8 @@ from h2.exceptions import ProtocolError
 from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import BadMessage, ControlUnreachable, LlmgwError
 from llmgw.core.identity import Role
-from llmgw.wire.dial import DialledProtocol, Dialler
+from llmgw.wire.dial import Dialler
+from llmgw.wire.parts import MOST_PARTS, has_many_messages, is_crowded
 from llmgw.wire.statuses import from_grpc
 
 Sent = TypeVar("Sent")
@@ -115,10 +116,9 @@ class Channel:
 
         By itself it would try for a quarter of an hour on a cut cable.
         """
-        protocol = self.grpc._protocol
-        if protocol is None or protocol.connection.is_closing():
+        handle = self.grpc.handle()
+        if handle is None:
             return
-        handle = protocol.connection._transport.get_extra_info("socket").fileno()
         with socket.socket(fileno=os.dup(handle)) as same:  # uvloop gives out a socket that takes no options
             if same.family != socket.AF_UNIX:
                 same.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(seconds * 1000))
@@ -167,7 +167,7 @@ class Channel:
         stream: Stream[Any, Any] = self.grpc.request(path, form, request_type, reply_type)
         stream._wrapper = _Ender()
         try:
-            yield ClientLink(self.address, stream)
+            yield ClientLink(self.grpc, stream)
         finally:
             if stream._send_request_done:
                 if stream._stream.closable:
@@ -181,17 +181,31 @@ class ClientLink(Generic[Sent, Received]):
     Iteration ends when the server ended the call in order, and raises what it ended with otherwise.
     """
 
-    def __init__(self, address: str, stream: Stream[Any, Any]) -> None:
-        self._address, self._stream = address, stream
+    def __init__(self, dialler: Dialler, stream: Stream[Any, Any]) -> None:
+        self._dialler, self._address, self._stream = dialler, dialler.address, stream
 
     async def send(self, message: Sent, *, timeout: float = _CALL_TIME, end: bool = False) -> None:
-        """Send a message; ControlUnreachable when the other end takes nothing for `timeout` seconds."""
+        """Send a message; ControlUnreachable when the other end takes nothing for `timeout` seconds.
+
+        BadMessage, with nothing sent, for one that no control plane would take.
+        """
         with self.typed():
+            data: Any = self._encoded(message)
             try:
                 async with asyncio.timeout(timeout):
-                    await self._stream.send_message(message, end=end)
+                    await self._stream.send_message(data, end=end)
             except TimeoutError:
                 raise ControlUnreachable(self._address, f"it read nothing for {timeout:g} s") from None
+
+    def _encoded(self, message: Sent) -> bytes:
+        kind = self._stream._send_type
+        if not has_many_messages(message):
+            data: bytes = self._stream._codec.encode(message, kind)
+            if len(data) > _MOST:
+                raise BadMessage(kind.__name__, "its length", f"is {len(data)} bytes; at most {_MOST} are taken")
+            if not is_crowded(data, kind):
+                return data
+        raise BadMessage(kind.__name__, "its bytes", f"would have more than {MOST_PARTS} parts")
 
     def __aiter__(self) -> AsyncIterator[Received]:
         return self
@@ -260,7 +274,4 @@ class ClientLink(Generic[Sent, Received]):
             stream._maybe_raise()
         except GRPCError as status:
             return from_grpc(status, self._address)
-        protocol = stream._channel._protocol
-        if isinstance(protocol, DialledProtocol) and protocol.connection.is_closing():
-            return protocol.reason(self._address)
-        return ControlUnreachable(self._address, f"it broke the call off ({error})")
+        return self._dialler.reason() or ControlUnreachable(self._address, f"it broke the call off ({error})")

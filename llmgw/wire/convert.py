@@ -36,7 +36,7 @@ from betterproto2 import (
 from llmgw.core.errors import BadMessage, BadName
 from llmgw.core.facts import Secret
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId, model_name, node_name, split_shard
-from llmgw.wire.parts import has_more_parts
+from llmgw.wire.parts import MOST_PARTS, is_crowded
 
 M = TypeVar("M", bound=betterproto2.Message)
 E = TypeVar("E", bound=enum.Enum)
@@ -72,19 +72,15 @@ def from_wire(message: betterproto2.Message, core: Any) -> Any:
     return _plan(core, type(message)).read(message)
 
 
-_MOST_PARTS = 50_000
-_FEW = 8192  # bytes: so many cannot hold enough parts to be worth counting them
-
-
 def decode(data: bytes, message: type[M]) -> M:
     """Parse `data`, or raise BadMessage when it is no `message` at all, or one of very many parts."""
     try:
-        crowded = len(data) > _FEW and has_more_parts(data, message, _MOST_PARTS)
+        crowded = is_crowded(data, message)
         parsed = None if crowded else message.parse(data)
     except (ValueError, TypeError, AttributeError, EOFError, LookupError, ArithmeticError, struct.error):
         raise BadMessage(message.__name__, "its bytes", "are not in the form of this message") from None
     if parsed is None:
-        raise BadMessage(message.__name__, "its bytes", f"have more than {_MOST_PARTS} parts")
+        raise BadMessage(message.__name__, "its bytes", f"have more than {MOST_PARTS} parts")
     return parsed
 
 

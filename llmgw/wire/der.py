@@ -1,8 +1,8 @@
 """What a certificate says, read from its DER form: only the few fields that decide whom it speaks for.
 
 `ssl.getpeercert()` leaves the usages out, and the cryptography package would cost each `ctl` call a third of its time.
-It is given certificates that OpenSSL has verified, or our own, never a stranger's; all the same it reads no byte
-outside what it was given.
+What decides is read only of certificates that OpenSSL has verified, or of our own; a stranger's is read to say what is
+wrong with it. It reads no byte outside what it was given.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ _VERSION = 0xA0
 _UTC_TIME, _LONG_TIME = 0x17, 0x18
 _SAN_DNS, _SAN_URI, _SAN_IP = 0x82, 0x86, 0x87
 
+_COMMON_NAME = b"\x55\x04\x03"
 _KEY_USAGE, _ALTERNATIVE_NAMES, _EXTENDED_USAGE = b"\x55\x1d\x0f", b"\x55\x1d\x11", b"\x55\x1d\x25"
 SERVER_AUTH = b"\x2b\x06\x01\x05\x05\x07\x03\x01"
 CLIENT_AUTH = b"\x2b\x06\x01\x05\x05\x07\x03\x02"
@@ -30,6 +31,8 @@ class NotACertificate(ValueError):
 class Certificate:
     """What counts of a certificate."""
 
+    issuer: str
+    """The common name of the authority that signed it, or nothing."""
     not_before: datetime
     not_after: datetime
     uris: tuple[str, ...]
@@ -56,6 +59,11 @@ def fingerprint(der: bytes) -> str:
     return sha256(der).hexdigest()[:32]
 
 
+def when(time: datetime) -> str:
+    """A time as people read it in an error."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def _certificate(der: bytes) -> Certificate:
     tag, whole = next(_items(der))
     signed_tag, signed = next(_items(whole))
@@ -68,6 +76,7 @@ def _certificate(der: bytes) -> Certificate:
     names = [*_items(_inner(extensions[_ALTERNATIVE_NAMES]))] if _ALTERNATIVE_NAMES in extensions else []
     usages = extensions.get(_EXTENDED_USAGE)
     return Certificate(
+        issuer=_common_name(fields[2][1]),
         not_before=first,
         not_after=last,
         uris=tuple(body.decode("ascii") for tag, body in names if tag == _SAN_URI),
@@ -111,6 +120,15 @@ def _extensions(wrapped: bytes) -> Iterator[tuple[bytes, bytes]]:
         if parts[0][0] != _OID or parts[-1][0] != _OCTETS:
             raise NotACertificate("an extension of another form")
         yield parts[0][1], parts[-1][1]
+
+
+def _common_name(name: bytes) -> str:
+    for _, part in _items(name):
+        for _, pair in _items(part):
+            (_, kind), (_, text) = [*_items(pair)][:2]
+            if kind == _COMMON_NAME:
+                return text.decode("utf-8", "replace")
+    return ""
 
 
 def _signs(usage: bytes | None) -> bool:

@@ -12,6 +12,7 @@ import grpclib.client
 from grpclib.config import Configuration
 from grpclib.protocol import Connection, H2Protocol
 from h2.connection import H2Connection
+from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
@@ -22,6 +23,7 @@ from llmgw.core.identity import Role
 from llmgw.wire import tls
 from llmgw.wire.der import SERVER_AUTH
 from llmgw.wire.h2events import Tolerant
+from llmgw.wire.handshake import Handshake, hasten, watched
 from llmgw.wire.peers import address_text
 from llmgw.wire.statuses import Codec, Details
 
@@ -104,6 +106,12 @@ class DialledProtocol(H2Protocol):
         self.broken = self.broken or (fact, way_out)
         self.processor.close(fact)
 
+    def refuse(self, why: str) -> None:
+        """Close, with a word to the server about what is wrong with its certificate."""
+        self.connection._connection.close_connection(ErrorCodes.INADEQUATE_SECURITY, additional_data=why.encode()[:512])
+        self.connection.flush()
+        self.processor.close()
+
     def _goodbye(self, event: ConnectionTerminated) -> None:
         self.farewell = event
         self.processor.process_connection_terminated(event)
@@ -147,26 +155,43 @@ class Dialler(grpclib.client.Channel):
         self.address = path or address_text((host, port))
         self._files, self._own, self._role, self._dial_time = files, own, role, dial_time
 
+    def handle(self) -> int | None:
+        """The file descriptor of the open connection, or None when there is none."""
+        if self._protocol is None or self._protocol.connection.is_closing():
+            return None
+        handle: int = self._protocol.connection._transport.get_extra_info("socket").fileno()
+        return handle
+
+    def reason(self) -> LlmgwError | None:
+        """Why the connection is no more, or None while it is there."""
+        protocol = self._protocol
+        if isinstance(protocol, DialledProtocol) and protocol.connection.is_closing():
+            return protocol.reason(self.address)
+        return None
+
     def _protocol_factory(self) -> DialledProtocol:
         return DialledProtocol(grpclib.client.Handler(), self._config, self._h2_config)
 
     async def _create_connection(self) -> H2Protocol:
+        handshake = Handshake(lambda _, seconds: hasten(deadline, seconds))
         try:
-            async with asyncio.timeout(self._dial_time):
-                protocol = await self._dial()
-        except TimeoutError:
-            raise ControlUnreachable(self.address, f"no answer within {self._dial_time:g} s") from None
+            with watched(handshake):
+                async with asyncio.timeout(self._dial_time) as deadline:
+                    protocol = await self._dial()
         except OSError as error:
-            raise await self._explained(error) from None
+            raise self._explained(error, handshake) from None
         await self._welcome(protocol)
         return protocol
 
-    async def _explained(self, error: OSError) -> LlmgwError:
+    def _explained(self, error: OSError, handshake: Handshake) -> LlmgwError:
         from llmgw.wire import explain  # only a failure needs it
 
-        if isinstance(error, ssl.SSLCertVerificationError) and self._files is not None:
-            return await explain.untrusted(self._host, self._port, self._files, error)
-        return explain.not_reached(self.address, error)
+        failure = handshake.error
+        if isinstance(failure, ssl.SSLCertVerificationError) and self._files is not None:
+            return explain.untrusted(self._host, self._port, self._files, failure, handshake.chain)
+        if failure is None and isinstance(error, TimeoutError):
+            return ControlUnreachable(self.address, f"no answer within {self._dial_time:g} s")
+        return explain.not_reached(self.address, failure or error)
 
     async def _dial(self) -> DialledProtocol:
         if self._path is not None:
@@ -194,6 +219,9 @@ class Dialler(grpclib.client.Channel):
             protocol.processor.close()
             fact = f"it took the connection and said nothing for {self._dial_time:g} s"
             raise ControlUnreachable(self.address, fact, "is it a control plane?") from None
+        except PeerNotTrusted as error:
+            protocol.refuse(error.fact)
+            raise
         except BaseException:
             protocol.processor.close()
             raise

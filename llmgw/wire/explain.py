@@ -1,6 +1,5 @@
 """Why a control plane could not be reached or was not trusted, in words that tell the causes apart."""
 
-import asyncio
 import errno
 import socket
 import ssl
@@ -12,10 +11,11 @@ from h2.events import ConnectionTerminated
 from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import ControlUnreachable, LlmgwError, PeerNotTrusted
 from llmgw.wire import der, tls
+from llmgw.wire.handshake import NOT_TLS
 from llmgw.wire.peers import address_text
 from llmgw.wire.statuses import one_line
+from llmgw.wire.strangers import EXPIRED, NOT_YET, UNKNOWN_ISSUER
 
-_NOT_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL"}
 _OLD_TLS = {"TLSV1_ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"}
 _ALERTS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it got none",
@@ -28,8 +28,7 @@ _ALERTS = {
     "TLSV1_ALERT_DECRYPT_ERROR": "the key does not belong to it",
     "TLSV1_ALERT_INSUFFICIENT_SECURITY": "its key is too weak",
 }
-_EXPIRED, _NOT_YET, _NO_HOST, _NO_IP = 10, 9, 62, 64
-_UNKNOWN_ISSUER = {2, 7, 18, 19, 20, 21, 30}
+_NO_HOST, _NO_IP = 62, 64
 
 
 def words(error: BaseException) -> str:
@@ -62,7 +61,7 @@ def _no_handshake(address: str, error: ssl.SSLError) -> LlmgwError:
     reason = error.reason or ""
     if reason in _ALERTS:
         return refused(address, error)
-    if reason in _NOT_TLS:
+    if reason in NOT_TLS:
         return ControlUnreachable(address, "it does not speak TLS", "is it the port of llmgwd?")
     if reason in _OLD_TLS:
         return ControlUnreachable(address, "it does not speak TLS 1.3", "is it the port of llmgwd?")
@@ -89,10 +88,12 @@ def farewell(address: str, event: ConnectionTerminated) -> LlmgwError:
     return ControlUnreachable(address, text or f"it closed the connection (HTTP/2 error {event.error_code})")
 
 
-async def untrusted(host: str, port: int, files: TlsFiles, error: ssl.SSLCertVerificationError) -> PeerNotTrusted:
-    """Say what is wrong with the server's certificate. OpenSSL does not hand it out, so it is asked for once more."""
+def untrusted(
+    host: str, port: int, files: TlsFiles, error: ssl.SSLCertVerificationError, chain: list[bytes]
+) -> PeerNotTrusted:
+    """Say what is wrong with the server's certificate, the first of `chain`."""
     peer = f"control plane {address_text((host, port))}"
-    shown = await _shown(host, port)
+    shown = chain[0] if chain else b""
     code = error.verify_code
     try:
         certificate = der.certificate(shown) if shown else None
@@ -100,35 +101,19 @@ async def untrusted(host: str, port: int, files: TlsFiles, error: ssl.SSLCertVer
         certificate = None
     if certificate is None:
         return PeerNotTrusted(peer, f"its certificate is not trusted: {error.verify_message}")
-    now = tls.when(datetime.now(UTC))
-    if code == _EXPIRED and certificate.not_after < datetime.now(UTC):
-        return PeerNotTrusted(peer, f"its certificate expired on {tls.when(certificate.not_after)}; it is {now} here")
-    if code == _NOT_YET and certificate.not_before > datetime.now(UTC):
+    now = der.when(datetime.now(UTC))
+    if code == EXPIRED and certificate.not_after < datetime.now(UTC):
+        return PeerNotTrusted(peer, f"its certificate expired on {der.when(certificate.not_after)}; it is {now} here")
+    if code == NOT_YET and certificate.not_before > datetime.now(UTC):
         return PeerNotTrusted(
-            peer, f"its certificate is not valid before {tls.when(certificate.not_before)}; it is {now} here"
+            peer, f"its certificate is not valid before {der.when(certificate.not_before)}; it is {now} here"
         )
     if code in (_NO_HOST, _NO_IP):
-        names = ", ".join([*certificate.names, *certificate.addresses][:8]) or "none"
-        return PeerNotTrusted(peer, f"its certificate is for other addresses: {one_line(names)}")
-    if code in _UNKNOWN_ISSUER:
-        ours = der.fingerprint(ssl.PEM_cert_to_DER_cert(tls.first_certificate(files.authority)))
+        names = one_line(", ".join([*certificate.names, *certificate.addresses][:8]))
+        way = f"issue it again with --address {host}" + (", or dial one of those" if names else "")
+        return PeerNotTrusted(peer, f"its certificate is for other addresses: {names or 'none'}", way)
+    if code in UNKNOWN_ISSUER:
+        ours = der.fingerprint(tls.certificates(files.authority)[0])
         fact = f"its certificate (SHA-256 {der.fingerprint(shown)}) is of another authority than ours (SHA-256 {ours})"
         return PeerNotTrusted(peer, fact, f"is {files.authority} of this cluster?")
     return PeerNotTrusted(peer, f"its certificate is not trusted: {error.verify_message}")
-
-
-async def _shown(host: str, port: int) -> bytes:
-    """The certificate that the server shows to anybody, or nothing when it does not."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
-    try:
-        async with asyncio.timeout(2.0):
-            _, writer = await asyncio.open_connection(host, port, ssl=context, ssl_shutdown_timeout=0.5)
-    except OSError:
-        return b""
-    shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
-    writer.transport.abort()
-    return shown

@@ -15,7 +15,14 @@ from grpclib.protocol import AbstractHandler, Connection, H2Protocol, _set_nodel
 from h2.config import H2Configuration
 from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
-from h2.events import Event, PingReceived, RemoteSettingsChanged, RequestReceived, StreamReset
+from h2.events import (
+    ConnectionTerminated,
+    Event,
+    PingReceived,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamReset,
+)
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, RstStreamFrame
@@ -23,6 +30,7 @@ from hyperframe.frame import Frame, RstStreamFrame
 from llmgw.core.errors import PeerNotTrusted
 from llmgw.wire.h2events import Tolerant
 from llmgw.wire.peers import Peer
+from llmgw.wire.statuses import one_line
 
 _log = logging.getLogger("llmgw.wire")
 
@@ -183,6 +191,7 @@ class BoundedProtocol(H2Protocol):
         connection.bounds = self
         self.connection, self.h2, self.transport = connection, h2, transport
         self.processor = Tolerant(self.handler, connection)
+        self.processor.processors[ConnectionTerminated] = self._goodbye
         try:
             self.opened()
         except Excess as excess:
@@ -262,6 +271,13 @@ class BoundedProtocol(H2Protocol):
         self.resets.count(asyncio.get_running_loop().time())
         if self.calls >= 2 * self.limits.resets and self._reset_count * 2 > self.calls:
             raise Excess(f"{self._reset_count} of {self.calls} calls were reset")
+
+    def _goodbye(self, event: ConnectionTerminated) -> None:
+        """The peer closes; one that does not trust our certificate says why."""
+        if event.error_code == ErrorCodes.INADEQUATE_SECURITY:
+            why = one_line((event.additional_data or b"").decode("utf-8", "replace"))
+            _log.info("%s: it refused our certificate: %s", self.name(), why or "it did not say why")
+        self.processor.process_connection_terminated(event)
 
     def refuse(self, code: ErrorCodes, why: str) -> None:
         """Say why in a GOAWAY and close; the calls on it are cancelled."""

@@ -12,6 +12,36 @@ _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _SKIP = {_EIGHT: 8, _FOUR: 4}
 
 
+MOST_PARTS = 50_000
+_FEW = 8192  # bytes: so many cannot hold enough parts to be worth counting them
+
+
+def is_crowded(data: bytes, message: Any) -> bool:
+    """Whether `data` has more parts than anybody takes; raises as has_more_parts."""
+    return len(data) > _FEW and has_more_parts(data, message, MOST_PARTS)
+
+
+def has_many_messages(message: Any) -> bool:
+    """The same of a message that is not in bytes yet, as far as messages within it tell: encoding them takes seconds.
+
+    Only lists are looked into, since only they can be long.
+    """
+    left, waiting = MOST_PARTS, [message]
+    while waiting:
+        one = waiting.pop()
+        kind: Any = type(one)
+        for name in _names(kind):
+            value = getattr(one, name)
+            if isinstance(value, list):
+                left -= len(value)
+                if left < 0:
+                    return True
+                waiting += value
+            elif value is not None:
+                waiting.append(value)
+    return False
+
+
 def has_more_parts(data: bytes, message: Any, most: int) -> bool:
     """Whether `data` has more than `most` fields, those of messages within it included.
 
@@ -67,3 +97,10 @@ def _inner(message: Any) -> dict[int, Any]:
         for name, meta in about.meta_by_field_name.items()
         if meta.proto_type == TYPE_MESSAGE
     }
+
+
+@cache
+def _names(message: Any) -> list[str]:
+    """The names of the fields that hold messages."""
+    meta = message._betterproto.meta_by_field_name
+    return [name for name, about in meta.items() if about.proto_type == TYPE_MESSAGE]

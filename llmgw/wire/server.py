@@ -25,9 +25,10 @@ from llmgw.core.identity import Role
 from llmgw.wire import sockets
 from llmgw.wire.door import STOPPING, BidiStream, Door, bidi, close_when_done, current_peer
 from llmgw.wire.h2bounds import BoundedProtocol, Excess, Limits, Rate
+from llmgw.wire.handshake import Handshake, hasten, watched
 from llmgw.wire.peers import Peer, address_text, peer_of
 from llmgw.wire.statuses import Codec, Details
-from llmgw.wire.tls import handshake_failure
+from llmgw.wire.strangers import no_connection
 
 __all__ = ["BidiStream", "Limits", "Peer", "RpcServer", "bidi", "current_peer"]
 
@@ -141,6 +142,14 @@ class _Connection(BoundedProtocol):
         """The peer, or its address while it is not known."""
         known = getattr(self, "peer", None)
         return str(known or address_text(self.transport.get_extra_info("peername")))
+
+    def end(self, why: str) -> None:
+        """Close with a word, or without one where it would wait behind what the peer does not read."""
+        if not self.connection.write_ready.is_set():
+            self.transport.abort()
+        elif not self.connection.is_closing():
+            self.goaway(ErrorCodes.NO_ERROR, why)
+            self.processor.close(why)
 
     def opened(self) -> None:
         """Learn who it is, and whether they may have one more connection."""
@@ -260,18 +269,26 @@ class RpcServer:
         task.add_done_callback(done)
 
     async def _connect(self, waiting: list[socket.socket], address: str, context: ssl.SSLContext | None) -> None:
-        failures: list[ssl.SSLError] = []
-        handshake_failure.set(failures)
-        times = {}
-        if context is not None:
-            times = {"ssl_handshake_timeout": self.limits.handshake_time, "ssl_shutdown_timeout": 1.0}
+        most = self.limits.handshake_time
+
+        def failed(error: ssl.SSLError, seconds: float) -> None:
+            tell(error)
+            hasten(deadline, seconds)
+
+        def tell(error: OSError) -> None:
+            _log.info("%s: connection closed: %s", address, no_connection(error, handshake.chain, most))
+
+        handshake = Handshake(failed)
+        times = {} if context is None else {"ssl_handshake_timeout": most + 1.0, "ssl_shutdown_timeout": 1.0}
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _Connection(self), waiting.pop(), ssl=context, **times
-            )
+            with watched(handshake):
+                async with asyncio.timeout(most) as deadline:
+                    await asyncio.get_running_loop().connect_accepted_socket(
+                        lambda: _Connection(self), waiting.pop(), ssl=context, **times
+                    )
         except OSError as error:
-            reason = failures[0] if failures else error
-            _log.info("%s: no TLS connection: %s", address, _short(reason))
+            if handshake.error is None:
+                tell(error)
 
     # --- connections --------------------------------------------------------------------------------------------
 
@@ -297,10 +314,11 @@ class RpcServer:
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    async def close(self, grace: float = 1.0) -> None:
+    async def close(self, grace: float = 0.5) -> None:
         """End every call with UNAVAILABLE, then every connection; nothing that comes after this is answered.
 
-        Takes `grace` and at most half a second more, whatever the clients do.
+        Clients get no more than `grace` for it, and whoever has not read by then is dropped; a handler that clings is
+        waited for.
         """
         self._door.stopping = True
         self._stop_listening()
@@ -308,12 +326,10 @@ class RpcServer:
         for connection in self._connections:
             connection.running.close()
         if calls:
-            await asyncio.wait(calls, timeout=grace * 0.6)
+            await asyncio.wait(calls, timeout=grace * 0.7)
         for connection in list(self._connections):
-            if not connection.connection.is_closing():
-                connection.goaway(ErrorCodes.NO_ERROR, STOPPING)
-                connection.processor.close(STOPPING)
-        await self._gone(grace * 0.4)
+            connection.end(STOPPING)
+        await self._gone(grace * 0.3)
         for connection in list(self._connections):
             connection.transport.abort()
         await self._gone(0.3)
@@ -342,8 +358,3 @@ def _is_local(host: str) -> bool:
         return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
         return False
-
-
-def _short(error: Exception) -> str:
-    reason = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error) or type(error).__name__
-    return str(reason).replace("_", " ").lower()

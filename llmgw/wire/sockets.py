@@ -64,7 +64,7 @@ def _group_id(group: str | None) -> int | None:
         return grp.getgrnam(group).gr_gid
     except KeyError:
         raise Rejected(
-            f"group {group!r} of the socket does not exist; make it with groupadd, or leave it out"
+            f"group {group!r} does not exist; `adduser --system --group {group}` makes it, or leave it out"
         ) from None
 
 

@@ -24,7 +24,6 @@ STATUSES: Mapping[type[LlmgwError], Status] = {
     errors.TooMany: Status.INVALID_ARGUMENT,
     errors.BadProfile: Status.INVALID_ARGUMENT,
     errors.UnknownModel: Status.NOT_FOUND,
-    errors.UnknownNode: Status.NOT_FOUND,
     errors.InvalidTransition: Status.FAILED_PRECONDITION,
     errors.NotAllowed: Status.PERMISSION_DENIED,
     errors.Unreachable: Status.UNAVAILABLE,

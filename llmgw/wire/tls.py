@@ -5,8 +5,8 @@ it lets pass and we do not (no extended usage, no key usage, wildcards, several 
 """
 
 import os
+import re
 import ssl
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,42 +15,14 @@ from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import BadConfig, BadName, PeerNotTrusted
 from llmgw.core.identity import Identity, identity
 from llmgw.wire import der
+from llmgw.wire.handshake import TellingTls
 
 _PROTOCOL = "h2"
-
-handshake_failure: ContextVar[list[ssl.SSLError] | None] = ContextVar("handshake_failure", default=None)
-"""Where a server's failed handshake puts its reason (the connection's own end hides it)."""
-
-
-class _Telling(ssl.SSLObject):
-    """A handshake that fails only after the alert was sent.
-
-    asyncio drops the connection with the alert still in its buffer, so that a peer would never learn why it was
-    refused. Asking for more input first makes it flush; the failure comes when the peer answers, goes, or in time.
-    """
-
-    _failed: ssl.SSLError | None = None
-
-    def do_handshake(self) -> None:
-        """As documented, but for the delay."""
-        if self._failed is not None:
-            raise self._failed
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLError as failed:
-            self._failed = failed
-            noted = handshake_failure.get()
-            if noted is not None:
-                noted.append(failed)
-            raise ssl.SSLWantReadError from None
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
     """A context for listening; raises BadConfig when a file cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.sslobject_class = _Telling
     context.num_tickets = 0  # a resumed session would skip the check of the certificate
     return _load(context, files)
 
@@ -69,34 +41,59 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.set_ciphers("DEFAULT:@SECLEVEL=2")  # nothing below 2048 bits of RSA, wherever we run
     context.set_alpn_protocols([_PROTOCOL])
+    context.sslobject_class = TellingTls
     _check_key_mode(files.key)
     for path in (files.certificate, files.authority):
-        _read(path)
+        certificates(path)
     try:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
     except (ssl.SSLError, ValueError) as bad:
-        rule = "must be the PEM certificate that belongs to the key, and the key without a password"
-        raise BadConfig(str(files.certificate), None, "", f"{rule} {files.key}", _reason(bad)) from None
+        raise _unusable(files, bad) from None
     try:
         context.load_verify_locations(cafile=str(files.authority))
     except ssl.SSLError as bad:
-        raise BadConfig(str(files.authority), None, "", "must hold certificates in PEM form", _reason(bad)) from None
+        raise _bad(files.authority, f"cannot be used ({_reason(bad)}); {_AGAIN}") from None
     return context
 
 
+_ELSE = "make one with `llmgw pki issue`, or name another file in `tls:`"
+_AGAIN = "make a new one with `llmgw pki issue`, or name another file in `tls:`"
+
+
+def _unusable(files: TlsFiles, error: Exception) -> BadConfig:
+    """Which of certificate and key it is, and why. The certificates are known to be PEM by now."""
+    reason = getattr(error, "reason", None) or ""
+    if isinstance(error, _WithPassword):
+        return _bad(files.key, "is a key with a password, and nobody is there to give it; store it without one")
+    if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):  # the last: of another kind
+        rule = f"must be the certificate that belongs to the key {files.key}; it is of another key"
+        return _bad(files.certificate, f"{rule}; `llmgw pki issue` makes both together")
+    if reason in ("", "PEM_LIB", "UNSUPPORTED") or isinstance(error, ValueError):
+        return _bad(files.key, f"must be a private key in PEM form; {_AGAIN}")
+    return _bad(files.certificate, f"cannot be used ({_reason(error)}); {_AGAIN}")
+
+
+class _WithPassword(ValueError):
+    """OpenSSL asked for the password of a key."""
+
+
 def _no_password() -> str:
-    raise ValueError("a key with a password")
+    raise _WithPassword
 
 
 def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or error).replace("_", " ").lower()
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadConfig(str(path), None, "", f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+def _bad(path: Path, rule: str, found: str = "") -> BadConfig:
+    return BadConfig(str(path), None, "", rule, found)
+
+
+def _unreadable(path: Path, error: OSError) -> BadConfig:
+    fact = f"cannot be read: {(error.strerror or str(error)).lower()}"
+    if isinstance(error, PermissionError):
+        return _bad(path, f"{fact}; it must be readable for the user that runs this")
+    return _bad(path, f"{fact}; {_ELSE}")
 
 
 def _check_key_mode(path: Path) -> None:
@@ -104,39 +101,43 @@ def _check_key_mode(path: Path) -> None:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode & 0o777
     except OSError as error:
-        raise BadConfig(str(path), None, "", f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise _unreadable(path, error) from None
     if mode & 0o077:
-        raise BadConfig(str(path), None, "", "a private key must be for its owner only (chmod 600)", f"mode {mode:04o}")
+        raise _bad(path, "a private key must be for its owner only (chmod 600)", f"mode {mode:04o}")
+
+
+def certificates(path: Path) -> list[bytes]:
+    """The certificates of a PEM file in DER form, at least one; BadConfig when it is unreadable or not such a file."""
+    try:
+        pem = path.read_bytes().decode("latin-1")  # text between the certificates may be in any script
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    blocks = re.findall("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", pem, re.DOTALL)
+    try:
+        if not blocks or len(blocks) != pem.count("-----BEGIN CERTIFICATE-----"):
+            raise der.NotACertificate("no whole certificate")
+        found = [ssl.PEM_cert_to_DER_cert(block) for block in blocks]
+        for one in found:
+            der.certificate(one)
+    except ValueError:
+        raise _bad(path, f"must hold whole certificates in PEM form; {_AGAIN}") from None
+    return found
 
 
 def own_identity(files: TlsFiles) -> Identity:
     """Whom our own certificate speaks for; BadConfig when it is unreadable, out of date or names nobody."""
     _check_key_mode(files.key)
-    file = str(files.certificate)
-    try:
-        own = der.certificate(ssl.PEM_cert_to_DER_cert(first_certificate(files.certificate)))
-    except (ValueError, UnicodeDecodeError):
-        raise BadConfig(file, None, "", "must be a certificate in PEM form") from None
+    own = der.certificate(certificates(files.certificate)[0])
     now = datetime.now(UTC)
+    here = f"it is {der.when(now)} here"
     if now > own.not_after:
-        raise BadConfig(file, None, "", f"expired on {when(own.not_after)}; it is {when(now)} here; issue a new one")
+        raise _bad(files.certificate, f"expired on {der.when(own.not_after)}; {here}; issue a new one")
     if now < own.not_before:
-        raise BadConfig(file, None, "", f"is not valid before {when(own.not_before)}; it is {when(now)} here")
+        raise _bad(files.certificate, f"is not valid before {der.when(own.not_before)}; {here}; set the clock right")
     try:
         return _who(own)
     except ValueError as bad:
-        raise BadConfig(file, None, "", f"names nobody: {bad}; issue one with `llmgw pki issue`") from None
-
-
-def when(time: datetime) -> str:
-    """A time as people read it in an error."""
-    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def first_certificate(path: Path) -> str:
-    """The first certificate of a PEM file, as text; ValueError when there is none, BadConfig when it is unreadable."""
-    pem, end = _read(path).decode("ascii"), "-----END CERTIFICATE-----"
-    return pem[pem.index("-----BEGIN CERTIFICATE-----") : pem.index(end) + len(end)]
+        raise _bad(files.certificate, f"names nobody: {bad}; issue one with `llmgw pki issue`") from None
 
 
 def _who(certificate: der.Certificate) -> Identity:

@@ -13,7 +13,7 @@ from llmgw.agent.engines.adapter import Ready
 from llmgw.agent.launch.launcher import Exit
 from llmgw.agent.watch import Watch
 from llmgw.core.facts import Secret
-from llmgw.core.local import Ended, Healthy, Idle, Outcome, Process, Unhealthy
+from llmgw.core.local_shard import Ended, Healthy, Idle, Outcome, Process, Unhealthy
 from llmgw.core.shard import ShardState
 
 OK = b"HTTP/1.0 200 OK\r\n\r\n"

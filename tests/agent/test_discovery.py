@@ -47,7 +47,7 @@ async def test_a_tool_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(gpu, "TIMEOUT", 0.2)
     tool(tmp_path, "exec sleep 60", monkeypatch)
     _, problem = await gpu.gpus()
-    assert problem == "nvidia-smi: nvidia-smi did not end within 0s"
+    assert problem == "nvidia-smi: did not end within 0s"
 
 
 def test_unified_memory_is_not_said():

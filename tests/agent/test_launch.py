@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from llmgw.agent.launch import pids, systemd
+from llmgw.agent.launch import pids
 from llmgw.agent.launch.launcher import Exit, LaunchFailed, Owner, Task
 from llmgw.agent.launch.session import SessionLauncher
 from llmgw.core.names import NodeName, ShardId
@@ -23,7 +23,7 @@ OWNER = Owner("demo", NodeName("node01"), f"i{os.getpid()}")
 OTHERS = [
     replace(OWNER, node=NodeName("node02")),
     replace(OWNER, cluster="other"),
-    replace(OWNER, instance="second-demo"),
+    replace(OWNER, instance=f"second{os.getpid()}"),
 ]
 
 
@@ -168,6 +168,43 @@ async def test_an_engine_that_nobody_knows_of_any_more_ends_before_the_next_laun
     assert all(pids.started_at(pid) is not None for pid in theirs)
 
 
+async def test_a_stray_in_somebodys_session_ends_and_that_session_does_not(room: Room):
+    """A person may have started something of the engine's from a shell, environment and all."""
+    mark = f"LLMGW_ENGINE={OWNER.mark(SHARD, 1)}"
+    almost = f"LLMGW_ENGINE={OWNER.mark(SHARD, 1)}x"
+    script = f"{mark} sleep 100 & {almost} sleep 100 & echo $!; wait; sleep 100"
+    shell = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", script, start_new_session=True, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert shell.stdout is not None
+        unlike = int(await shell.stdout.readline())
+        async with asyncio.timeout(10):
+            while len(pids.members(shell.pid)) < 3 or not (strays := pids.carrying(mark.__eq__)):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # an exec in another process has no event
+        assert shell.pid not in strays
+        await room.start("sleep 100", launch=2)
+        assert all(pids.started_at(pid) is None for pid in strays)
+        assert pids.started_at(shell.pid) is not None
+        assert pids.started_at(unlike) is not None
+    finally:
+        await pids.end_session(shell.pid, 0.0)
+        await shell.wait()
+
+
+async def test_a_child_in_a_session_of_its_own_ends_with_the_engine(room: Room):
+    """It holds the port or the memory all the same, and its mark says whose it is."""
+    alive = await room.start("setsid sleep 300 & echo up; exec sleep 300")
+    await printed(room, "up")
+    marked = f"LLMGW_ENGINE={OWNER.mark(SHARD, 1)}".__eq__
+    async with asyncio.timeout(10):
+        while len(pids.carrying(marked)) < 2:  # noqa: ASYNC110 - an exec in another process has no event
+            await asyncio.sleep(0.01)
+    os.kill(alive.pid, signal.SIGKILL)
+    assert await alive.ended() == Exit(signal=signal.SIGKILL)
+    assert pids.carrying(marked) == ()
+
+
 # --- never trust a pid alone ------------------------------------------------------------------------------------
 
 
@@ -247,27 +284,3 @@ async def test_the_end_is_seen_also_where_the_kernel_has_no_pidfd(room: Room, mo
     os.kill(alive.pid, signal.SIGKILL)
     async with asyncio.timeout(5):
         assert await alive.ended() == Exit(signal=signal.SIGKILL)
-
-
-# --- under systemd (the real thing is in tests/lab) ---------------------------------------------------------------
-
-
-def test_arguments_reach_a_unit_as_they_are(tmp_path: Path):
-    task = Task(
-        shard=SHARD,
-        launch=4,
-        argv=("/opt/engine", "--chat-template", "${X} $Y $$"),
-        environment={"PATH": "/bin"},
-        directory=tmp_path,
-        log=tmp_path / "engine.log",
-    )
-    words = systemd._command("llmgw-engine-tiny-0-0.service", OWNER.mark(SHARD, 4), task)
-    assert words[words.index("--") + 1 :] == ["/opt/engine", "--chat-template", "$${X} $$Y $$$$"]
-    assert f"--setenv=LLMGW_ENGINE={OWNER.mark(SHARD, 4)}" in words
-    assert "--property=RemainAfterExit=yes" in words
-    assert f"--property=StandardOutput=append:{tmp_path}/engine.log" in words
-
-
-def test_the_mark_is_read_among_quoted_words():
-    assert systemd._mark('PATH=/bin "X=a b" LLMGW_ENGINE=demo/node01/0a/tiny/0.0/4') == "demo/node01/0a/tiny/0.0/4"
-    assert systemd._mark('"') == ""

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ INVENTORY = Inventory(os="Debian", kernel="6", arch="x86_64", cpu=Cpu(cores=2), 
 class Node:
     """What a link needs of a node."""
 
-    obeyed: Desired | None = None
+    epoch = 0
 
     def __init__(self) -> None:
         self.received = asyncio.Queue[Desired]()
@@ -235,29 +234,32 @@ async def test_what_changed_while_the_registration_was_under_way_is_told(tls, co
 
 async def test_one_session_at_a_time(tls, control: Control):
     """A session's tasks have ended before the next one dials."""
-    open_now, most = 0, 0
+    open_at_registration = list[int]()
 
-    async def count(session: Session) -> bool:
-        nonlocal open_now, most
-        open_now += 1
-        most = max(most, open_now)
-        await asyncio.sleep(0)
-        open_now -= 1
+    def answer(_: Registration) -> Accepted:
+        open_at_registration.append(sum(not session.over for session in control.sessions))
+        return Accepted(cluster="demo", epoch=1, heartbeat=0.2)
+
+    async def end(_: Session) -> bool:
         return False
 
-    control.after = count
+    control.answer, control.after = answer, end
     rig = Rig(tls("node01"), [control.port])
     async with asyncio.TaskGroup() as group:
         group.create_task(rig.link.run())
         await control.registered(3)
         rig.stop.set()
-    assert most == 1
+    assert open_at_registration[:3] == [1, 1, 1]
 
 
 async def test_stopping_while_nobody_answers_takes_no_time(tls):
     """A server that takes the connection and says nothing."""
 
+    dialled = asyncio.Event()
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read(1)  # the first byte of its TLS greeting: from here on it waits for ours
+        dialled.set()
         await reader.read()
         writer.close()
 
@@ -265,7 +267,7 @@ async def test_stopping_while_nobody_answers_takes_no_time(tls):
     rig = Rig(tls("node01"), [server.sockets[0].getsockname()[1]])
     async with server, asyncio.TaskGroup() as group:
         group.create_task(rig.link.run())
-        await asyncio.sleep(0.2)  # nothing tells that it is waiting now
+        await dialled.wait()
         begun = asyncio.get_running_loop().time()
         rig.stop.set()
     assert asyncio.get_running_loop().time() - begun < 1.5
@@ -274,27 +276,51 @@ async def test_stopping_while_nobody_answers_takes_no_time(tls):
 # --- backoff ----------------------------------------------------------------------------------------------------
 
 
-def test_waits_double_to_thirty_seconds_and_are_spread():
-    backoff = Backoff(random.Random(1))
-    waits = [backoff.next() for _ in range(12)]
-    for step, wait in enumerate(waits):
-        middle = min(30.0, 0.2 * 2**step)
-        assert middle * 0.5 <= wait <= min(30.0, middle * 1.5)
-    assert len(set(waits[8:])) > 1
+class Dice(random.Random):
+    """Throws the highest, so that a wait shows its length."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+def test_waits_double_to_five_seconds():
+    backoff = Backoff(Dice())
+    assert [backoff.next() for _ in range(7)] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+def test_a_thousand_agents_do_not_come_back_in_step():
+    waits = []
+    for seed in range(1000):
+        backoff = Backoff(random.Random(seed))
+        waits.append([backoff.next() for _ in range(8)][-1])
+    for second in range(5):
+        assert 150 < sum(second <= wait < second + 1 for wait in waits) < 250
 
 
 def test_a_refused_agent_waits_some_seconds_at_least():
-    assert Backoff().next(least=5.0) >= 2.5
+    assert 2.5 <= Backoff().next(least=5.0) <= 5.0
 
 
-async def test_only_an_accepted_registration_resets_the_backoff(linked, control: Control, monkeypatch):
-    resets: list[Any] = []
-    monkeypatch.setattr(Backoff, "reset", lambda self: resets.append(self))
+def test_after_a_long_session_the_first_dials_come_fast_again_and_after_a_short_one_not():
+    """A control plane that takes every agent and drops it must not have them all back at once."""
+    backoff = Backoff(Dice())
+    for _ in range(4):
+        backoff.next()
+    backoff.was_registered(59.0)
+    assert backoff.next() == pytest.approx(3.2)
+    backoff.was_registered(60.0)
+    assert backoff.next() == pytest.approx(0.2)
+
+
+async def test_only_an_accepted_registration_counts_for_the_backoff(linked, control: Control, monkeypatch):
+    counted = list[float]()
+    monkeypatch.setattr(Backoff, "was_registered", lambda self, seconds: counted.append(seconds))
     control.answer = lambda _: None
     await linked("without an answer")
     control.answer = lambda _: Refused(code="no", text="no")
     await linked("refused")
-    assert not resets
+    assert not counted
     control.answer = lambda _: Accepted(cluster="demo", epoch=1, heartbeat=1.0)
     await linked("registered")
-    assert len(resets) == 1
+    assert len(counted) == 1
+    assert 0.0 <= counted[0] < 5.0

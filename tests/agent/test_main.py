@@ -24,10 +24,27 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return status, out.out + out.err
 
 
-def test_a_good_configuration_is_in_order_and_starts_nothing(tmp_path: Path, tls, capsys):
+def test_a_good_configuration_is_good_and_starts_nothing(tmp_path: Path, tls, capsys):
     path = config(tmp_path, tls("node01"))
-    assert said(capsys, "--config", str(path), "--check") == (0, f"{path}: node node01 of cluster demo, in order\n")
+    assert said(capsys, "--config", str(path), "--check") == (0, f"{path}: good: node node01 of cluster demo\n")
     assert not (tmp_path / "state").exists()
+
+
+def test_check_names_all_that_would_keep_the_node_from_being_of_use(tmp_path: Path, tls, capsys):
+    """Each of these starts, and then serves nothing."""
+    more = {
+        "engines": "{llama.cpp: /nonexistent/llama-server, vllm: /bin/true}",
+        "memory": "900TiB",
+        "engine_ports": "30000-60999",
+    }
+    path = config(tmp_path, tls("node02"), **more)
+    status, text = said(capsys, "--config", str(path), "--check")
+    assert status == 2
+    assert all(line.startswith(f"{path}: ") for line in text.splitlines())
+    for words in ("certificate is for node02, the node is node01", "/nonexistent/llama-server", "vllm", "900 TiB"):
+        assert words in text
+    assert "30000-60999" in text
+    assert len(text.splitlines()) == 5
 
 
 def test_an_unknown_key_is_one_line_with_file_and_line(tmp_path: Path, tls, capsys):
@@ -63,6 +80,18 @@ def test_a_state_that_cannot_be_made_is_one_line(tmp_path: Path, tls, capsys):
     status, text = said(capsys, "--config", str(config(tmp_path, tls("node01"))))
     assert (status, text.count("\n")) == (2, 1)
     assert f"state {tmp_path}/state cannot be used: file exists; set `state:`" in text
+
+
+def test_a_fault_of_ours_ends_it_with_70_and_its_trace(monkeypatch: pytest.MonkeyPatch, capsys):
+    """1 is what Python gives a program that says nothing of how it ends."""
+
+    def boom(_: Path) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(main_module, "load_agent", boom)
+    status, text = said(capsys, "--config", "x")
+    assert status == 70
+    assert "RuntimeError: boom" in text
 
 
 def test_the_agent_starts_without_what_it_does_not_need():

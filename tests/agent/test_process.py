@@ -35,7 +35,7 @@ async def test_a_real_engine_becomes_ready_and_its_key_is_nowhere_but_in_a_file(
     assert await asyncio.to_thread(serves, report)
     assert control.session.states["tiny/0.0"][-2:] == [ShardState.STARTING, ShardState.READY]
     assert report.key not in " ".join(pids.arguments(report.pid))
-    assert report.key not in started.log.read_text()
+    assert report.key not in started.said
     key_file = started.state / "shards" / "tiny-0-0" / "key"
     assert key_file.read_text().strip() == report.key
     assert oct(key_file.stat().st_mode & 0o777) == "0o600"
@@ -232,7 +232,7 @@ async def test_after_a_power_cut_engines_start_without_a_control_plane(
     control.answer = lambda _: None
     await started.start()
     await started.logged("shard tiny/0.0: ready", times=2)
-    text = started.log.read_text()
+    text = started.said
     assert text.count("registered, epoch") == 1
     assert "failed" not in text
 
@@ -249,9 +249,8 @@ async def test_a_second_agent_on_one_state_is_refused(agent, control: Control):
     await agent()
     await control.registered()
     second = await agent()
-    async with asyncio.timeout(10):
-        assert await second.process.wait() == 2
-    assert "is in use by another agent" in second.log.read_text()
+    assert await second.ended() == 2
+    assert "is in use by another agent" in second.said
 
 
 async def test_a_state_of_another_node_is_refused(agent, control: Control):
@@ -261,9 +260,8 @@ async def test_a_state_of_another_node_is_refused(agent, control: Control):
     await first.stop()
     first.config.write_text(first.config.read_text().replace("node: node01", "node: node02"))
     await first.start()
-    async with asyncio.timeout(10):
-        assert await first.process.wait() == 2
-    assert "is of node node01 of cluster demo, this agent is node node02" in first.log.read_text()
+    assert await first.ended() == 2
+    assert "is of node node01 of cluster demo, this agent is node node02" in first.said
 
 
 async def test_a_second_signal_kills(agent, control: Control):
@@ -275,5 +273,4 @@ async def test_a_second_signal_kills(agent, control: Control):
     os.kill(started.pid, signal.SIGCONT)
     await started.logged("stopping")
     os.kill(started.pid, signal.SIGTERM)
-    async with asyncio.timeout(2):
-        assert await started.process.wait() in (-signal.SIGTERM, 0)
+    assert await started.ended(2.0) in (-signal.SIGTERM, 0)

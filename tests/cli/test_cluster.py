@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from llmgw.cli.local import children
 from llmgw.cli.local import cluster as local
 from llmgw.cli.local.children import Children
 from llmgw.cli.local.cluster import Seen, running
@@ -13,7 +14,8 @@ from llmgw.core.errors import ClusterCannot, Rejected
 from llmgw.core.facts import Failure, FailureKind
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.shard import ShardState
-from llmgw.core.views import Gone, NodeState, NodeView, Noun, Page, ReplicaView, Revision, ShardView
+from llmgw.core.state import NodeState
+from llmgw.core.views import Gone, NodeView, Noun, Page, ReplicaView, Revision, ShardView
 from tests.tiny import tiny_gguf
 
 PART = """\
@@ -33,8 +35,8 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     start = Children.start
 
-    async def part(self: Children, name: str, module: str, config: Path):
-        return await start(self, name, "part_for_test", config)
+    async def part(self: Children, name: str, module: str, config: Path, *, kept: bool = False):
+        return await start(self, name, "part_for_test", config, kept=kept)
 
     monkeypatch.setattr(Children, "start", part)
     return Plan(directory=tmp_path / "demo", weights=tiny_gguf(), nodes=1)
@@ -66,6 +68,38 @@ async def test_a_part_that_dies_while_it_comes_up_is_the_error(plan: Plan, monke
             raise AssertionError("it must not come up")
 
 
+async def test_an_agent_that_dies_is_told_and_started_again(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others go on meanwhile: that is what a cluster is for."""
+    monkeypatch.setattr(children, "AGAIN", 0.05)
+    said: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.timeout(20), running(plan, said.put_nowait) as cluster:
+        first = cluster.children["node01"]
+        first.process.kill()
+        while "was ended by signal 9" not in (word := await said.get()):
+            pass
+        assert word.startswith("node01 ") and "\n" not in word and "its node shows as unreachable" in word
+        while await said.get() != "node01 runs again":
+            pass
+        second = cluster.children["node01"].process
+        assert second.pid != first.pid and cluster.children[local.CONTROL].process.returncode is None
+    assert second.returncode is not None
+
+
+async def test_an_end_does_not_wait_for_an_agent_to_come_again(plan: Plan) -> None:
+    said: asyncio.Queue[str] = asyncio.Queue()
+    async with asyncio.timeout(children.AGAIN / 2), running(plan, said.put_nowait) as cluster:
+        cluster.children["node01"].process.kill()
+        while "was ended by signal 9" not in await said.get():
+            pass
+
+
+async def test_the_router_that_dies_ends_everything(plan: Plan) -> None:
+    with pytest.raises(ClusterCannot, match="router was ended by signal 9"):
+        async with asyncio.timeout(20), running(plan) as cluster:
+            cluster.children[local.ROUTER].process.kill()
+            await asyncio.Event().wait()
+
+
 async def test_an_error_of_the_body_is_raised_as_it_is(plan: Plan) -> None:
     with pytest.raises(Rejected, match="this"):
         async with running(plan), asyncio.TaskGroup():
@@ -89,7 +123,7 @@ async def test_being_cancelled_ends_everything(plan: Plan) -> None:
 
 
 def page(*items: object, first: bool = False) -> Page:
-    return Page(revision=Revision(epoch=1, seq=1), now=0.0, snapshot=first, first=first, items=items)  # type: ignore[arg-type]
+    return Page(revision=Revision(epoch=1, seq=1), now=0.0, snapshot=first, first=first, complete=first, items=items)  # type: ignore[arg-type]
 
 
 def node(name: str, state: NodeState) -> NodeView:

@@ -1,6 +1,7 @@
 """The `llmgw` command: which sub-command is meant, and what becomes of its errors."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from llmgw import __version__
+from llmgw.cli import demo
 from llmgw.cli import main as cli
 from llmgw.core.errors import ClusterCannot, ControlUnreachable, Rejected
 
@@ -66,6 +68,21 @@ def test_an_error_of_ours_is_its_line_and_its_exit_status(
     command.main = raising(error)
     assert cli.main(["x"]) == status
     assert capsys.readouterr().err == f"llmgw: {error}\n"
+
+
+def test_errors_of_several_tasks_are_one_line_too(command: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """A task group wraps what its tasks raise."""
+    command.main = raising(ExceptionGroup("tasks", [ClusterCannot("this"), ClusterCannot("that")]))
+    assert cli.main(["x"]) == 4
+    assert capsys.readouterr().err == "llmgw: this\n"
+
+
+def test_what_a_peer_said_in_an_error_cannot_steer_the_terminal(
+    command: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.main = raising(Rejected("it said \x1b[2J"))
+    assert cli.main(["x"]) == 2
+    assert capsys.readouterr().err.removesuffix("\n").isprintable()
 
 
 def test_a_fault_is_one_line_with_the_traceback_in_a_private_file(
@@ -127,9 +144,7 @@ def test_a_command_costs_only_its_own_imports() -> None:
 
 @pytest.mark.parametrize("name", ["demo", "console", "ctl", "pki", "version"])
 def test_every_command_has_help_with_its_exit_codes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main([name, "--help"])
-    assert ended.value.code == 0
+    assert cli.main([name, "--help"]) == 0
     assert "exit status:" in capsys.readouterr().out
 
 
@@ -137,9 +152,12 @@ def test_every_command_has_help_with_its_exit_codes(name: str, capsys: pytest.Ca
     ("argv", "words"),
     [
         (["console", "--context", "a/b"], "--context 'a/b' must be the name of a file"),
-        (["console", "--dir", "none"], "none/client.yaml: cannot be read: no such file or directory"),
+        (
+            ["console", "--dir", "none"],
+            "is there a demo? start one with `llmgw demo --dir none`",
+        ),
         (["console", "--dir", "x", "--server", "cp"], "name different clusters"),
-        (["console", "--server", "cp"], "the console needs a terminal"),
+        (["console", "--server", "cp"], "name the directory that holds one with --tls DIR"),
         (["demo"], "the console needs a terminal"),
         (["demo", "--headless", "--model", "/none.gguf"], "/none.gguf: cannot be read: no such file or directory"),
     ],
@@ -165,12 +183,49 @@ def test_a_wrong_call_is_one_line_and_exit_2(
 def test_a_mistyped_call_is_one_line_and_exit_2(
     argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(argv)
+    assert cli.main(argv) == 2
     error = capsys.readouterr().err
-    assert ended.value.code == 2
     assert words in error
     assert error.count("\n") == 1
+
+
+def test_a_control_plane_without_an_address_is_warned_of(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is a good certificate all the same, so it is no error; a client needs none of that."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["pki", "init", "pki", "--cluster", "lab"]) == 0
+    assert cli.main(["pki", "issue", "cp1", "--role", "control"]) == 0
+    assert "cp1 can be dialled by that name only" in capsys.readouterr().err
+    assert cli.main(["pki", "issue", "cp2", "--role", "control", "--address", "10.0.0.2"]) == 0
+    assert cli.main(["pki", "issue", "ada", "--role", "operator"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("words", [["version"], ["--help"], ["ctl", "--help"]])
+def test_a_full_disk_is_no_fault_of_ours(words: list[str]) -> None:
+    code = ("-c", "import sys; from llmgw.cli.main import main; sys.exit(main())", *words)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, *code], stdout=full, stderr=subprocess.PIPE, env=buffered)
+    assert (done.returncode, done.stderr.count(b"\n")) == (74, 1)
+
+
+def test_demo_check_that_fails_early_says_why_in_its_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["demo", "--check", "--model", "/none.gguf", "--dir", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert found["ok"] is False and found["error"] == "/none.gguf: cannot be read: no such file or directory"
+    assert found["error"] in said.err
+
+
+def test_what_the_demo_says_to_type_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make demo` runs it by its path; without .venv/bin on PATH its bare name would not be found."""
+    monkeypatch.setattr(sys, "argv", ["/src/.venv/bin/llmgw", "demo"])
+    monkeypatch.setattr(demo.shutil, "which", lambda _: None)
+    assert demo._llmgw() == "/src/.venv/bin/llmgw"
+    monkeypatch.setattr(demo.shutil, "which", lambda _: "/usr/bin/llmgw")
+    assert demo._llmgw() == "llmgw"
 
 
 def test_pki_makes_an_authority_and_issues(

@@ -133,6 +133,11 @@ def test_anchors_may_be_used(path: Path) -> None:
         ("replicas: 2", "replicas: two", "8: models.gemma.replicas: must be a whole number, not 'two'"),
         ("replicas: 2", "replicas: -1", "8: models.gemma.replicas: must be at least 0, not '-1'"),
         ("replicas: 2", "replicas:", "8: models.gemma.replicas: must be a whole number, not nothing"),
+        (
+            "llama.cpp",
+            "vllm",
+            "10: models.gemma.profile.engine: must be an engine that llmgw knows: llama.cpp, not 'vllm'",
+        ),
         ("llama.cpp", "[a]", "10: models.gemma.profile.engine: must be text, not a list"),
         (
             "/models/",
@@ -149,7 +154,11 @@ def test_anchors_may_be_used(path: Path) -> None:
             "2: listen: must be HOST:PORT with a DNS name without wildcard, or an IP address, not '1.2.3.400:7'",
         ),
         ("listen: 127.0.0.1:7443", "listen:", "2: listen: must be HOST:PORT, not nothing"),
-        ("cluster: demo", "lost_after: 5s\ncluster: demo", "1: lost_after: must be at least three heartbeats, 6s"),
+        (
+            "cluster: demo",
+            "lost_after: 5s\ncluster: demo",
+            "1: lost_after: must be at least three heartbeats, 6s, not 5s",
+        ),
         (
             "cluster: demo",
             "heartbeat: fast\ncluster: demo",
@@ -183,7 +192,7 @@ def test_a_wrong_server_file_is_one_line_with_line_key_rule_and_what_stood_there
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (AGENT.replace("[127.0.0.1:7443]", "[]"), "1: control: must hold at least 1, not a list"),
+        (AGENT.replace("[127.0.0.1:7443]", "[]"), "1: control: must name at least one HOST:PORT"),
         (AGENT.replace("[127.0.0.1:7443]", "cp"), "1: control: must be a list, not 'cp'"),
         (
             AGENT.replace(":7443", ":0"),

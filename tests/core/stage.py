@@ -34,8 +34,8 @@ from llmgw.core.inputs import (
     ScaleModel,
     Tick,
 )
-from llmgw.core.ledger import Settings, Stored
 from llmgw.core.names import ModelName, NodeName, ShardId
+from llmgw.core.settings import Settings, Stored
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB, MIB, Bytes
 from llmgw.core.views import ModelView, NodeView, Noun, ReplicaView
@@ -79,8 +79,8 @@ class Agent:
     shards: dict[ShardId, ShardReport] = field(default_factory=dict)
     cluster: str = ""
 
-    def registration(self) -> Registration:
-        return Registration(
+    def registration(self, **fields: object) -> Registration:
+        said = Registration(
             node=NodeName(self.name),
             machine=self.machine or f"machine-of-{self.name}",
             boot="boot",
@@ -91,6 +91,7 @@ class Agent:
             shards=tuple(self.shards.values()),
             cluster=self.cluster,
         )
+        return replace(said, **fields)  # type: ignore[arg-type]
 
 
 class Stage:
@@ -154,12 +155,12 @@ class Stage:
 
     # --- agents -------------------------------------------------------------------------------------------------
 
-    def join(self, *agents: Agent) -> None:
+    def join(self, *agents: Agent, **fields: object) -> None:
         for agent in agents:
             self._session += 1
             agent.session = self._session
             self.agents[agent.name] = agent
-            self.apply(AgentRegistered(session=agent.session, registration=agent.registration()))
+            self.apply(AgentRegistered(session=agent.session, registration=agent.registration(**fields)))
             if isinstance(self.answers[agent.session], Refused):
                 agent.session = None
 

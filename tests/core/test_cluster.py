@@ -6,16 +6,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmgw.core.effects import EndSession, Publish, PublishRoutes, SendDesired
+from llmgw.core import placement
+from llmgw.core.effects import EndSession, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.errors import TooMany, UnknownModel
 from llmgw.core.events import EventKind
-from llmgw.core.facts import EngineReport, Engines, FailureKind, Heartbeat, Refused, Report, Usage, Want
-from llmgw.core.inputs import AgentBeat, AgentRegistered, AgentReported, CatalogLoaded
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Refused, Report, Usage, Want
+from llmgw.core.inputs import (
+    AgentBeat,
+    AgentGone,
+    AgentRegistered,
+    AgentReported,
+    CatalogLoaded,
+    Overslept,
+    ScaleModel,
+    Tick,
+)
 from llmgw.core.names import ShardId
-from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, RefusedByNode, Verdict
+from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, RefusedByNode, Verdict, WillNotObey
 from llmgw.core.shard import ShardState
+from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB
-from llmgw.core.views import ModelState, NodeState, Noun
+from llmgw.core.views import ModelState, Noun, ReplicaView
 from tests.core.stage import LLAMA, SETTINGS, Agent, Stage, inventory, model, running, three_nodes
 
 
@@ -261,6 +272,14 @@ def test_a_second_machine_with_a_nodes_name_is_refused_until_the_first_is_lost()
     assert stage.machines["node01"] == "another"  # type: ignore[index]
 
 
+def test_a_refused_agent_that_tries_for_ever_does_not_fill_the_history() -> None:
+    stage = three_nodes()
+    for _ in range(50):
+        stage.join(Agent("node01", machine="another"))
+        stage.agents["node01"].session = None
+    assert stage.kinds().count(EventKind.NODE_REFUSED) == 1
+
+
 def test_an_agent_of_another_cluster_is_refused_with_the_way_out() -> None:
     stage = Stage(model())
     stage.join(Agent("node01", cluster="elsewhere"))
@@ -476,3 +495,267 @@ def test_shard_states_of_a_replica_are_shown_as_reported() -> None:
     stage.later(SETTINGS.settle)
     view = stage.cluster.view(Noun.REPLICAS, "gemma/0")
     assert view.state is ShardState.PLACED  # type: ignore[union-attr]
+
+
+# --- what must not happen again ---------------------------------------------------------------------------------
+
+
+def test_a_control_plane_that_overslept_calls_no_node_unreachable() -> None:
+    """It was stopped, or its disk was slow: nobody could be heard, and that is not their fault."""
+    stage = three_nodes()
+    stage.now += 500
+    stage.apply(Overslept(seconds=500))
+    stage.apply(Tick())
+    assert [stage.node(name).state for name in stage.cluster.names(Noun.NODES)] == [NodeState.READY] * 3
+    stage.later(3 * SETTINGS.heartbeat + 1, beating=False)
+    assert stage.node("node01").state is NodeState.UNREACHABLE, "it is given that time, not more"
+
+
+def test_after_oversleeping_at_a_start_the_nodes_still_have_their_time_to_return() -> None:
+    before = three_nodes()
+    after = Stage(model(), stored=before.stored(), settings=replace(SETTINGS, lost_after=1.0), epoch=2)
+    after.now += 100
+    after.apply(Overslept(seconds=100))
+    after.apply(Tick())
+    assert EventKind.NODE_LOST not in after.kinds()
+
+
+def stray_on(stage: Stage, name: str = "node04", shard: str = "gemma/0.0") -> Agent:
+    twin = Agent(name)
+    order = stage.agents["node01"].shards[ShardId("gemma/0.0")].order
+    assert order is not None
+    order = replace(order, shard=ShardId(shard))
+    twin.shards[ShardId(shard)] = running(ShardId(shard), stage.now, order=order, port=21999)
+    stage.join(twin)
+    return twin
+
+
+def test_a_stray_that_ends_is_not_ordered_again() -> None:
+    stage = three_nodes()
+    twin = stray_on(stage)
+    stage.fails(twin, "gemma/0.0", FailureKind.EXITED, "killed by hand", signal=15)
+    assert stage.cluster.desired(twin.registration().node).shards == ()
+    assert stage.node("node04").warnings == ()
+
+
+def test_a_stray_whose_namesake_went_is_ordered_once_and_adopted_when_there_is_a_place() -> None:
+    stage = three_nodes(model(memory=5 * GIB))
+    twin = stray_on(stage)
+    stage.scale("gemma", 0)
+    stage.obey("node01", "node02")
+    stage.report(twin)
+    assert stage.replicas() == {}
+    orders = stage.cluster.desired(twin.registration().node).shards
+    assert [(order.shard, order.want) for order in orders] == [("gemma/0.0", Want.RUN)]
+    stage.scale("gemma", 4)
+    assert len(stage.replicas()) == 3, "the stray's memory is not free"
+    stage.report(twin)
+    assert stage.replicas()["gemma/0"] == "node04"
+    assert stage.model().refusals == ()
+    stage.scale("gemma", 0)
+    stage.obey()
+    assert stage.replicas() == {}
+
+
+def test_a_node_that_says_it_runs_a_model_draws_nothing_to_itself() -> None:
+    stage = three_nodes()
+    twin = stray_on(stage, shard="gemma/70.0")
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02"}
+    assert stage.node("node04").promised == 600 * MIB, "its memory is in use all the same"
+    stage.scale("gemma", 5)
+    assert "gemma/70" not in stage.replicas(), "until it reports again"
+    stage.scale("gemma", 6)
+    stage.report(twin)
+    assert "stray_engine" in [warning.code for warning in stage.node("node04").warnings]
+
+
+def test_what_was_found_fills_an_empty_place_also_later() -> None:
+    stage = Stage(model(replicas=2))
+    stage.later(SETTINGS.settle)
+    lost = three_nodes().agents["node01"]
+    lost.engines = Engines(probed_at=stage.now)
+    stage.join(lost)
+    assert stage.replicas() == {"gemma/0": "node01"}
+
+
+def test_no_more_is_adopted_than_fits_the_node() -> None:
+    stage = Stage(model(replicas=2))
+    agent, order = Agent("node01"), three_nodes().agents["node01"].shards[ShardId("gemma/0.0")].order
+    assert order is not None
+    for number in range(100):
+        shard = ShardId(f"gemma/{number}.0")
+        agent.shards[shard] = running(shard, stage.now, order=replace(order, shard=shard))
+    stage.join(agent)
+    assert len(stage.replicas()) == 13, "of 600 MiB each in 8 GiB"
+    agent.shards.clear()
+    stage.report(agent)
+    assert stage.replicas() == {}, "what was only found there ends with the report of it"
+
+
+def test_an_invented_ordinal_does_not_use_up_the_names() -> None:
+    stage = three_nodes()
+    stray_on(stage, shard="gemma/999999999.0")
+    stage.scale("gemma", 3)
+    assert "gemma/2" in stage.replicas()
+
+
+def test_what_was_found_of_a_model_that_is_not_declared_ends_when_an_operator_says_so() -> None:
+    before = three_nodes()
+    after = Stage(epoch=2)
+    after.join(*before.agents.values())
+    after.later(SETTINGS.settle)
+    assert len(after.replicas()) == 2
+    with pytest.raises(UnknownModel):
+        after.scale("gemma", 1)
+    after.scale("gemma", 0)
+    after.obey()
+    assert after.replicas() == {}
+
+
+def test_a_changed_profile_is_said_and_shown_and_stops_nothing() -> None:
+    stage = three_nodes()
+    stage.apply(CatalogLoaded(models={model().name: model(context=9999)}))
+    assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02"}
+    assert "2 replicas with the old profile" in stage.last(EventKind.MODEL_CHANGED).text
+    view = stage.cluster.view(Noun.REPLICAS, "gemma/0")
+    assert isinstance(view, ReplicaView) and view.outdated
+    after = Stage(model(context=9999), stored=stage.stored(), epoch=2)
+    assert "2 of them with an older profile" in after.last(EventKind.CONTROL_STARTED).text
+
+
+@pytest.mark.parametrize("where", ["sessions.shards.take", "cluster.fill", "cluster.Cluster._send_desired"])
+def test_a_fault_of_ours_loses_nothing_that_was_done_before_it(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """What is in memory must be in the store too, or a restart knows another cluster than its nodes."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    stage = Stage(model(replicas=1))
+    stage.later(SETTINGS.settle)
+    monkeypatch.setattr(f"llmgw.core.{where}", broken)
+    effects = stage.apply(AgentRegistered(session=1, registration=Agent("node01").registration()))
+    assert isinstance(effects[-1], Fault)
+    assert stage.machines["node01"] == "machine-of-node01"  # type: ignore[index]
+    assert stage.answers[1]
+
+
+def test_an_act_long_ago_is_not_the_cause_of_what_happens_now() -> None:
+    stage = three_nodes()
+    stage.scale("gemma", 3)
+    stage.obey()
+    stage.later(600)
+    stage.agents["node02"].inventory = inventory(MIB)
+    for name in ("node01", "node03"):
+        stage.leave(stage.agents[name])
+    stage.leave(stage.agents["node02"])
+    stage.later(SETTINGS.lost_after + 1)
+    scaled = stage.last(EventKind.MODEL_SCALED)
+    assert stage.last(EventKind.PLACE_REFUSED).cause > scaled.seq
+    cause = next(event for event in stage.events if event.seq == stage.last(EventKind.PLACE_REFUSED).cause)
+    assert cause.kind is EventKind.NODE_LOST
+
+
+def test_nothing_is_placed_on_a_node_that_obeyed_a_later_epoch() -> None:
+    stage = Stage(model(replicas=1), epoch=7)
+    ahead = Agent("node01")
+    stage.join(ahead, epoch=8)
+    stage.later(SETTINGS.settle)
+    assert stage.replicas() == {}
+    assert isinstance(stage.model().refusals[0], WillNotObey)
+    assert "epoch_ahead" in [warning.code for warning in stage.node("node01").warnings]
+
+
+def test_an_older_stream_that_registers_late_replaces_no_newer_one() -> None:
+    stage = three_nodes()
+    agent = stage.agents["node01"]
+    stage.apply(AgentRegistered(session=99, registration=agent.registration()))
+    stage.apply(AgentRegistered(session=98, registration=agent.registration()))
+    answer = stage.answers[98]
+    assert isinstance(answer, Refused) and answer.code == "superseded"
+    stage.apply(AgentGone(session=98, node=agent.registration().node, reason="superseded"))
+    assert stage.node("node01").state is NodeState.READY
+
+
+def test_how_long_until_a_retry_is_counted_on_the_nodes_own_clock() -> None:
+    stage = three_nodes()
+    agent = stage.agents["node01"]
+    skewed = stage.now + 86_400
+    failure = Failure(kind=FailureKind.EXITED, text="exit 1", exit_status=1, at=skewed)
+    there = agent.shards[ShardId("gemma/0.0")]
+    agent.shards[ShardId("gemma/0.0")] = replace(
+        there, state=ShardState.FAILED, failure=failure, attempts=1, retry_at=skewed + 2
+    )
+    stage.report(agent)
+    assert stage.last(EventKind.SHARD_FAILED).text.endswith("tried again in 2s")
+
+
+def test_a_cluster_without_models_still_gives_routers_its_empty_table() -> None:
+    stage = Stage()
+    stage.now += SETTINGS.settle
+    assert PublishRoutes() in stage.apply(Tick())
+
+
+def test_a_node_that_rebooted_says_so_when_it_is_back() -> None:
+    stage = three_nodes()
+    agent = stage.agents["node01"]
+    stage.leave(agent)
+    stage.join(agent, boot="another")
+    assert stage.last(EventKind.NODE_READY).text.startswith("rebooted and back")
+
+
+def test_a_fork_shares_nothing_that_changes() -> None:
+    stage = three_nodes()
+    before = {noun: [stage.cluster.view(noun, name) for name in stage.cluster.names(noun)] for noun in Noun}
+    fork = stage.cluster.fork()
+    fork.apply(ScaleModel(model="gemma", replicas=0, by="root"), stage.now)
+    fork.apply(CatalogLoaded(models={}), stage.now + 1)
+    fork.apply(AgentGone(session=1, node=stage.agents["node01"].registration().node, reason="x"), stage.now + 100)
+    assert before == {noun: [stage.cluster.view(noun, name) for name in stage.cluster.names(noun)] for noun in Noun}
+    stage.cluster.check()
+    fork.check()
+    stage.cluster.become(fork)
+    assert stage.cluster.names(Noun.MODELS) == []
+    stage.cluster.check()
+
+
+def test_one_death_is_one_event_though_the_next_launch_is_counted_before_it_runs() -> None:
+    stage = three_nodes()
+    agent = stage.agents["node01"]
+    stage.fails(agent, "gemma/0.0", FailureKind.EXITED, "killed by signal 9", signal=9)
+    failed = agent.shards[ShardId("gemma/0.0")]
+    agent.shards[ShardId("gemma/0.0")] = replace(failed, launch=failed.launch + 1)
+    stage.report(agent)
+    assert stage.kinds().count(EventKind.SHARD_FAILED) == 1
+    stage.fails(agent, "gemma/0.0", FailureKind.EXITED, "killed by signal 9", signal=9)
+    assert stage.kinds().count(EventKind.SHARD_FAILED) == 2
+
+
+def test_replicas_of_nodes_that_are_away_are_counted_apart_and_never_as_nothing() -> None:
+    """Their engines serve on, and routers still reach them: "refused, 0 ready" would be a false alarm."""
+    stage = Stage(model(replicas=2))
+    stage.join(Agent("node01"))
+    stage.later(SETTINGS.settle)
+    stage.obey()
+    stage.leave(stage.agents["node01"])
+    assert (stage.model().ready, stage.model().away, stage.model().state) == (0, 2, ModelState.DEGRADED)
+    stage.later(SETTINGS.lost_after)
+    assert (stage.model().ready, stage.model().away, stage.model().state) == (0, 2, ModelState.DEGRADED)
+
+
+def test_a_big_scale_is_one_plan() -> None:
+    """Placing each replica anew took seconds for what is one pass over the nodes."""
+    looks = 0
+    stage = Stage(model(replicas=0, memory=100 * MIB))
+    stage.join(*(Agent(f"node{number:02}") for number in range(20)))
+    original = placement.refusal_of
+
+    def counted(*args: object) -> object:
+        nonlocal looks
+        looks += 1
+        return original(*args)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement, "refusal_of", counted)
+        stage.scale("gemma", 400)
+    assert len(stage.replicas()) == 400
+    assert looks <= 2 * 20 + 400

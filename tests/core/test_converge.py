@@ -7,10 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmgw.core import local
+from llmgw.core import local_shard
 from llmgw.core.converge import Forget, Launch, Stop, admit, decide, next_due, objection
 from llmgw.core.facts import Desired, Exposure, FailureKind, Profile, ShardOrder, ShardReport, Want
-from llmgw.core.local import Doing, Ended, Healthy, Idle, Launched, Outcome, Process, Refused, Shard, Unhealthy
+from llmgw.core.local_shard import (
+    Doing,
+    Ended,
+    Forgotten,
+    Healthy,
+    Idle,
+    Launched,
+    LocalShard,
+    NotStarted,
+    Outcome,
+    Process,
+    Unhealthy,
+    Working,
+)
 from llmgw.core.names import ModelName, ShardId
 from llmgw.core.shard import ShardState
 from llmgw.core.units import MIB
@@ -31,7 +44,7 @@ def wanted(*orders: ShardOrder, settled: bool = True, epoch: int = 1, cluster: s
     )
 
 
-def check(shards: Mapping[ShardId, Shard]) -> None:
+def check(shards: Mapping[ShardId, LocalShard]) -> None:
     """What must hold of every shard at every moment."""
     for name, shard in shards.items():
         assert name == shard.order.shard
@@ -41,6 +54,7 @@ def check(shards: Mapping[ShardId, Shard]) -> None:
             assert shard.process is None
         assert (shard.doing is Doing.LAUNCHING) <= (shard.process is None)
         assert (shard.doing is Doing.STOPPING) <= (shard.process is not None)
+        assert (shard.doing is Doing.FORGETTING) <= (shard.process is None)
 
 
 class Node:
@@ -49,7 +63,7 @@ class Node:
     def __init__(self) -> None:
         self.now = 1000.0
         self.desired: Desired | None = None
-        self.shards: dict[ShardId, Shard] = {}
+        self.shards: dict[ShardId, LocalShard] = {}
         self.steps: list[Launch | Stop | Forget] = []
 
     def decide(self) -> list[Launch | Stop | Forget]:
@@ -69,7 +83,8 @@ class Node:
         return self.decide()
 
     def hear(self, outcome: Outcome, name: ShardId = NAMES[0]) -> list[Launch | Stop | Forget]:
-        self.shards[name] = local.happened(self.shards[name], outcome, self.now, TIMEOUT)
+        after = local_shard.happened(self.shards.pop(name), outcome, self.now, TIMEOUT)
+        self.shards |= {} if after is None else {name: after}
         check(self.shards)
         return self.decide()
 
@@ -81,7 +96,7 @@ class Node:
         self.launched(name)
         self.hear(Healthy(launch=self.shards[name].launch), name)
 
-    def shard(self, name: ShardId = NAMES[0]) -> Shard:
+    def shard(self, name: ShardId = NAMES[0]) -> LocalShard:
         return self.shards[name]
 
     def wait(self, seconds: float) -> list[Launch | Stop | Forget]:
@@ -153,7 +168,7 @@ def test_a_failure_long_after_is_a_first_one_even_when_nobody_looked_in_between(
 
 
 def test_a_refused_profile_is_looked_at_again_after_a_minute_and_counts_as_no_launch(node: Node):
-    node.hear(Refused(launch=1, text="weights /w.gguf: cannot be read"))
+    node.hear(NotStarted(launch=1, text="weights /w.gguf: cannot be read"))
     shard = node.shard()
     assert shard.failure is not None
     assert (shard.state, shard.failure.kind, shard.attempts) == (S.FAILED, FailureKind.REFUSED, 0)
@@ -174,13 +189,52 @@ def test_an_engine_that_takes_too_long_is_stopped_and_tried_again(node: Node):
     assert isinstance(node.wait(1)[0], Launch)
 
 
-def test_an_engine_that_is_unwell_has_as_long_as_at_its_start(node: Node):
+def test_an_engine_that_is_unwell_and_does_nothing_has_as_long_as_at_its_start(node: Node):
     node.ready()
     node.wait(5000)
     node.hear(Unhealthy(launch=1))
     assert node.shard().state is S.STARTING
     assert node.wait(TIMEOUT - 1) == []
+    (step,) = node.wait(1)
+    assert isinstance(step, Stop)
+    # Three days after its launch, "was not ready after its launch" would be wrong.
+    assert step.why == "it did not answer and did nothing for 10m00s"
+    failure = node.shard().failure
+    assert failure is not None and failure.text == "did not answer and did nothing for 10m00s"
+
+
+def test_an_engine_that_works_on_requests_and_does_not_answer_is_not_ended(node: Node):
+    """It may be so deep in them that it answers nothing else; for now nothing new is sent to it."""
+    node.ready()
+    node.hear(Unhealthy(launch=1))
+    for _ in range(10):
+        assert node.wait(TIMEOUT - 1) == []
+        assert node.hear(Working(launch=1)) == []
+    assert (node.shard().state, node.shard().attempts) == (S.STARTING, 0)
+    node.hear(Healthy(launch=1))
+    assert node.shard().state is S.READY
+    node.hear(Unhealthy(launch=1))
+    assert isinstance(node.wait(TIMEOUT)[0], Stop)
+
+
+def test_an_engine_that_was_never_ready_has_no_more_time_for_working(node: Node):
+    """How long loading may take is the operator's to say."""
+    node.launched()
+    node.wait(TIMEOUT - 1)
+    assert node.hear(Working(launch=1)) == []
     assert isinstance(node.wait(1)[0], Stop)
+
+
+def test_a_new_launch_is_as_if_it_had_never_been_ready(node: Node):
+    node.ready()
+    node.hear(Ended(launch=1, signal=9))
+    node.wait(1)
+    node.launched()
+    node.wait(TIMEOUT - 1)
+    node.hear(Working(launch=2))
+    assert isinstance(node.wait(1)[0], Stop)
+    failure = node.shard().failure
+    assert failure is not None and failure.text == "was not ready 10m00s after its launch"
 
 
 def test_what_an_earlier_launch_did_changes_nothing(node: Node):
@@ -238,7 +292,7 @@ def test_a_shard_that_was_stopped_and_is_wanted_again_may_be_refused(node: Node)
     node.want(wanted(order(want=Want.STOP)))
     node.hear(Ended(launch=1, exit_status=0))
     node.want(wanted(order()))
-    node.hear(Refused(launch=2, text="its weights are gone"))
+    node.hear(NotStarted(launch=2, text="its weights are gone"))
     assert node.shard().state is S.FAILED
 
 
@@ -257,12 +311,26 @@ def test_omission_by_a_settled_leader_stops_and_then_forgets(node: Node):
     assert isinstance(node.want(wanted())[0], Stop)
     (step,) = node.hear(Ended(launch=1, exit_status=0))
     assert isinstance(step, Forget)
+    assert node.shard().state is S.STOPPED  # told until nothing of it is left
+    node.hear(Forgotten(launch=1))
     assert not node.shards
+
+
+def test_what_is_wanted_again_while_it_is_forgotten_is_launched_when_nothing_of_it_is_left(node: Node):
+    """A launch whose directory is being removed would lose it."""
+    node.ready()
+    node.want(wanted())
+    node.hear(Ended(launch=1, exit_status=0))
+    assert node.want(wanted(order())) == []
+    assert node.wait(10_000) == []
+    assert isinstance(node.hear(Forgotten(launch=1))[0], Launch)
 
 
 def test_without_any_desired_nothing_is_started_or_stopped():
     node = Node()
-    node.shards = {NAMES[0]: Shard(order=order(), since=0.0, state=S.READY, process=Process(pid=1, host="", port=1))}
+    node.shards = {
+        NAMES[0]: LocalShard(order=order(), since=0.0, state=S.READY, process=Process(pid=1, host="", port=1))
+    }
     assert node.wait(10_000) == []
 
 
@@ -281,12 +349,12 @@ def test_a_shard_that_failed_is_not_tried_again_when_nobody_lists_it(node: Node)
     ],
 )
 def test_a_stale_or_foreign_leader_is_not_obeyed(desired: Desired, words: str):
-    assert words in (objection(desired, wanted(epoch=5), "demo") or "")
+    assert words in (objection(desired, 5, "demo") or "")
 
 
 def test_the_same_epoch_and_the_first_one_ever_are_obeyed():
-    assert objection(wanted(epoch=5), wanted(epoch=5), "demo") is None
-    assert objection(wanted(epoch=1), None, "demo") is None
+    assert objection(wanted(epoch=5), 5, "demo") is None
+    assert objection(wanted(epoch=1), 0, "demo") is None
 
 
 # --- coming back ------------------------------------------------------------------------------------------------
@@ -299,7 +367,9 @@ PROCESS = Process(pid=7, host="127.0.0.1", port=21001)
 @pytest.mark.parametrize("ready", [True, False])
 def test_whatever_was_kept_a_shard_comes_back_in_order(state: ShardState, process: Process | None, ready: bool):
     record = ShardReport(shard=NAMES[0], state=state, since=5.0, launch=3, attempts=2, order=order())
-    shard = local.recalled(record, order(), process, ready=ready and process is not None, now=900.0, start_timeout=60.0)
+    shard = local_shard.recalled(
+        record, order(), process, ready=ready and process is not None, now=900.0, start_timeout=60.0
+    )
     check({NAMES[0]: shard})
     assert (shard.launch, shard.attempts) == (3, 2)
     node = Node()
@@ -309,20 +379,23 @@ def test_whatever_was_kept_a_shard_comes_back_in_order(state: ShardState, proces
 
 def test_an_adopted_engine_that_answers_is_ready_since_it_became_so():
     record = ShardReport(shard=NAMES[0], state=S.READY, since=5.0, launch=1, order=order())
-    shard = local.recalled(record, order(), PROCESS, ready=True, now=900.0, start_timeout=60.0)
+    shard = local_shard.recalled(record, order(), PROCESS, ready=True, now=900.0, start_timeout=60.0)
     assert (shard.state, shard.since) == (S.READY, 5.0)
 
 
 def test_an_adopted_engine_that_does_not_answer_yet_gets_its_whole_time():
     record = ShardReport(shard=NAMES[0], state=S.READY, since=5.0, launch=1, order=order())
-    shard = local.recalled(record, order(), PROCESS, ready=False, now=900.0, start_timeout=60.0)
+    shard = local_shard.recalled(record, order(), PROCESS, ready=False, now=900.0, start_timeout=60.0)
     assert (shard.state, shard.since, shard.start_by) == (S.STARTING, 900.0, 960.0)
+    # Ready before, it may be at work: it is not taken for one that never gets ready.
+    later = local_shard.happened(shard, Working(launch=1), 950.0, 60.0)
+    assert later is not None and later.start_by == 1010.0
 
 
 def test_after_a_power_cut_a_shard_is_launched_at_once_and_nothing_has_failed():
     record = ShardReport(shard=NAMES[0], state=S.READY, since=5.0, launch=4, order=order())
     node = Node()
-    shard = local.recalled(record, order(), None, ready=False, now=900.0, start_timeout=60.0)
+    shard = local_shard.recalled(record, order(), None, ready=False, now=900.0, start_timeout=60.0)
     node.shards = {NAMES[0]: shard}
     (step,) = node.want(wanted(order()))
     assert isinstance(step, Launch)
@@ -337,7 +410,7 @@ desires = st.builds(
     st.lists(orders, max_size=3),
     st.booleans(),
 )
-outcomes = st.sampled_from([Launched, Refused, Healthy, Unhealthy, Idle, Ended])
+outcomes = st.sampled_from([Launched, NotStarted, Healthy, Unhealthy, Working, Idle, Ended, Forgotten])
 moments = st.one_of(
     st.tuples(st.just("want"), desires),
     st.tuples(st.just("hear"), st.tuples(st.sampled_from(NAMES), outcomes, st.integers(-1, 0))),
@@ -351,16 +424,18 @@ def possible(node: Node, name: ShardId, kind: type, back: int) -> Outcome | None
     if shard is None:
         return None
     launch = shard.launch + back
-    if kind in (Launched, Refused) and shard.doing is not Doing.LAUNCHING:
+    if kind in (Launched, NotStarted) and shard.doing is not Doing.LAUNCHING:
         return None
-    if kind not in (Launched, Refused) and shard.process is None:
+    if kind is Forgotten and shard.doing is not Doing.FORGETTING:
+        return None
+    if kind not in (Launched, NotStarted, Forgotten) and shard.process is None:
         return None
     match kind:
-        case local.Launched:
+        case local_shard.Launched:
             return Launched(launch=launch, process=PROCESS)
-        case local.Refused:
-            return Refused(launch=launch, text="no")
-        case local.Ended:
+        case local_shard.NotStarted:
+            return NotStarted(launch=launch, text="no")
+        case local_shard.Ended:
             return Ended(launch=launch, signal=9)
         case _:
             made: Outcome = kind(launch=launch)
@@ -387,11 +462,14 @@ def test_no_life_breaks_the_table_or_an_invariant(life: list):
     for moment in life:
         before, seen = dict(node.shards), len(node.steps)
         play(node, moment)
+        for name in before.keys() - node.shards.keys():
+            launches.pop(name, None)
         for step in node.steps[seen:]:
             match step:
                 case Launch():
                     name = step.order.shard
-                    assert before.get(name) is None or step.launch > launches.get(name, 0)
+                    new = before.get(name) is None or before[name].doing is Doing.FORGETTING
+                    assert new or step.launch > launches.get(name, 0)
                     launches[name] = step.launch
                 case Stop():
                     listed = node.desired and any(one.shard == step.shard for one in node.desired.shards)
@@ -399,7 +477,6 @@ def test_no_life_breaks_the_table_or_an_invariant(life: list):
                     draining = before[step.shard].state is S.DRAINING
                     assert listed or overdue or draining or (node.desired and node.desired.settled)
                 case Forget():
-                    launches.pop(step.shard, None)
                     assert node.desired is not None and node.desired.settled
         for shard in node.shards.values():
             if shard.retry_at is not None and shard.state is S.FAILED:
@@ -419,6 +496,8 @@ def test_in_a_world_that_works_every_node_becomes_what_is_desired(life: list, de
                 node.launched(name)
             elif shard.doing is Doing.STOPPING:
                 node.hear(Ended(launch=shard.launch, exit_status=0), name)
+            elif shard.doing is Doing.FORGETTING:
+                node.hear(Forgotten(launch=shard.launch), name)
             elif shard.state is S.STARTING:
                 node.hear(Healthy(launch=shard.launch), name)
             elif shard.state is S.DRAINING:
@@ -435,7 +514,7 @@ def test_every_shard_can_be_reported(life: list):
     for moment in life:
         play(node, moment)
     for shard in node.shards.values():
-        told = local.report(shard)
+        told = local_shard.report(shard)
         assert (told.pid is None) == (told.port is None) == (shard.process is None)
         assert told.retry_at is None or told.state is S.FAILED
 
@@ -450,8 +529,8 @@ def test_many_failures_do_not_make_a_message_without_end():
         node.now += number
         node.hear(Ended(launch=1, exit_status=1, last_lines=("x" * 500,) * 40))
         failed.append(node.shard())
-    told = local.reports(failed)
+    told = local_shard.reports(failed)
     lines = [report.failure.last_lines for report in told if report.failure]
     assert len(lines) == 100
-    assert sum(len(line) for them in lines for line in them) <= local.MOST_LINES_TEXT
+    assert sum(len(line) for them in lines for line in them) <= local_shard.MOST_LINES_TEXT
     assert [bool(them) for them in lines] == [False] * 90 + [True] * 10

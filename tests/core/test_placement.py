@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from llmgw.core.facts import EngineReport, Engines
 from llmgw.core.names import ModelName, NodeName
-from llmgw.core.placement import CHECKS, Need, Placement, Room, Unplaced, place, usable
+from llmgw.core.placement import CHECKS, Need, Placement, Room, Unplaced, fill, place, usable
 from llmgw.core.refusals import (
     EngineBroken,
     EngineMissing,
@@ -18,11 +18,11 @@ from llmgw.core.refusals import (
     Refusal,
     RefusedByNode,
     Verdict,
+    WillNotObey,
     numbers,
 )
-from llmgw.core.state import Node
+from llmgw.core.state import Node, NodeState
 from llmgw.core.units import GIB, MIB, Bytes
-from llmgw.core.views import NodeState
 from tests.core.stage import LLAMA, T0, inventory, profile
 
 NEED = Need(model=ModelName("gemma"), profile=profile(memory=2 * GIB))
@@ -39,7 +39,9 @@ def room(name: str = "node01", **fields: object) -> Room:
         inventory=inventory(8 * GIB),
         engines=LLAMA,
     )
-    own = {key: fields.pop(key) for key in ("promised", "same", "refused") if key in fields}
+    own = {key: fields.pop(key) for key in ("promised", "same", "refused", "epoch") if key in fields}
+    if "node_epoch" in fields:
+        fields["epoch"] = fields.pop("node_epoch")
     return Room(node=replace(node, **fields), **own)  # type: ignore[arg-type]
 
 
@@ -112,6 +114,18 @@ def test_refusals_come_nearest_to_fitting_first() -> None:
     assert [refusal.node for refusal in answer.refusals] == ["c", "b", "a"]
 
 
+def test_a_node_that_is_lost_is_farther_than_one_that_lacks_a_little_memory() -> None:
+    lost = room("a", state=NodeState.LOST, session=None)
+    away = room("b", state=NodeState.UNREACHABLE, session=None)
+    answer = place(NEED, [lost, away, room("c", refused=("no", T0 + 9)), room("d", promised=Bytes(7 * GIB))], T0)
+    assert [refusal.node for refusal in answer.refusals] == ["d", "c", "b", "a"]
+
+
+def test_a_node_that_obeyed_a_later_epoch_is_given_nothing() -> None:
+    assert isinstance(refusal(node_epoch=8, epoch=7), WillNotObey)
+    assert isinstance(place(NEED, [room(node_epoch=7, epoch=7)], T0), Placement)
+
+
 def test_what_a_node_refused_is_over_when_its_time_is() -> None:
     assert isinstance(place(NEED, [room(refused=("x", T0))], T0), Placement)
 
@@ -156,6 +170,22 @@ def test_every_node_answers_once_and_memory_is_never_promised_twice(rooms: list[
             assert one.node.inventory is not None
             assert one.promised + memory <= usable(one.node.inventory)
     assert answer == place(need, reversed(rooms), T0)
+
+
+@given(ROOMS, st.integers(MIB, 9 * GIB), st.integers(1, 12))
+def test_filling_is_placing_one_after_the_other(rooms: list[Room], memory: int, count: int) -> None:
+    need = Need(model=NEED.model, profile=profile(memory=memory))
+    expected, left = [], {one.node.name: one for one in rooms}
+    refusals: tuple[Refusal, ...] = ()
+    for _ in range(count):
+        answer = place(need, left.values(), T0)
+        if isinstance(answer, Unplaced):
+            refusals = answer.refusals
+            break
+        expected.append(answer.node)
+        taken = left[answer.node]
+        left[answer.node] = replace(taken, promised=Bytes(taken.promised + memory), same=taken.same + 1)
+    assert fill(need, rooms, count, T0) == (tuple(expected), refusals)
 
 
 def test_no_check_that_can_pass_later_comes_before_one_that_never_can() -> None:

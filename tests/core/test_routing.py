@@ -1,7 +1,8 @@
 """Which replica gets a request."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,12 +89,17 @@ def test_a_replica_under_a_penalty_is_never_chosen_while_another_is_free(loads, 
 
 @given(_loads, st.sets(st.integers(0, 99)))
 def test_no_replica_is_asked_twice_for_one_request(loads, numbers):
-    tried = {f"m/{n}" for n in numbers}
+    tried = {_replica(n) for n in numbers}
     chosen = choose(_route(), loads, now=0.0, tried=tried)
     if isinstance(chosen, NoReplica):
-        assert all(load.replica.id in tried for load in loads)
+        assert all(load.replica in tried for load in loads)
     else:
-        assert chosen.replica.id not in tried
+        assert chosen.replica not in tried
+
+
+def test_another_launch_of_a_tried_replica_is_another_engine():
+    fresh = _Load(replace(_replica(0), launch=2))
+    assert choose(_route(), [fresh], now=0.0, tried={_replica(0)}) is fresh
 
 
 def test_a_loopback_engine_of_another_machine_is_out_of_reach_and_said_to_be():
@@ -121,6 +127,25 @@ def test_when_nothing_serves_the_counts_of_refusals_are_given():
     why = choose(_route(not_now=2, never=1), [], now=0.0)
     assert isinstance(why, NoReplica)
     assert (why.reason, why.not_now, why.never) == (Reason.NONE_READY, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "counts", "words"),
+    [
+        (ModelState.STOPPED, (2, 1), "model m is scaled to 0"),
+        (ModelState.REFUSED, (2, 1), "model m is refused by all nodes; nodes: 2 not now, 1 never"),
+        (ModelState.REFUSED, (0, 3), "model m is refused by all nodes; nodes: 3 never"),
+        (ModelState.STARTING, (0, 3), "model m is starting; no replica serves yet"),
+        (ModelState.FAILED, (0, 0), "model m has failed; no replica serves"),
+        (ModelState.DEGRADED, (0, 0), "model m has no replica that can serve now"),
+        (ModelState.READY, (1, 0), "model m has no replica that can serve now; nodes: 1 not now"),
+    ],
+)
+def test_a_model_that_nothing_serves_is_said_to_be_as_it_is(state, counts, words):
+    """`0 never` says nothing, and what nodes would say of a model that nobody wants is not why."""
+    why = choose(replace(_route(not_now=counts[0], never=counts[1]), state=state), [], now=0.0)
+    assert isinstance(why, NoReplica)
+    assert (str(why), why.public) == (words, words)
 
 
 def test_the_penalty_grows_and_is_bounded():

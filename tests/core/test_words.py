@@ -14,15 +14,23 @@ from llmgw.core.identity import Identity, Role, identity
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.reconcile import Gap, gap
 from llmgw.core.shard import ShardState
-from llmgw.core.state import Replica, Shard
+from llmgw.core.state import NodeState, Replica, Shard
 from llmgw.core.units import age, size
-from llmgw.core.views import NodeState
 from tests.core.stage import model, profile, running
 
 
 @pytest.mark.parametrize("text", ["node01", "a", "gpu-01.rack_3", "0", "a" * 63])
 def test_a_good_name_is_taken(text: str) -> None:
     assert names.node_name(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a/07.0", "a/0.00", "a/١.0", "a/0", "a/0.0.0", "a/1234567890.0", "a/-1.0", "A/0.0", "/0.0"]
+)
+def test_a_number_in_a_shards_id_is_written_in_one_way_only(text: str) -> None:
+    """Two spellings of one shard would share its files and its unit."""
+    with pytest.raises(BadName):
+        names.split_shard(text)
 
 
 @pytest.mark.parametrize("text", ["", "Node", "-a", ".a", "a b", "a/b", "a\n", "ä", "a" * 64, "\x1b[2J", "../x"])
@@ -53,6 +61,7 @@ def test_an_alias_may_be_written_as_the_hub_does() -> None:
         (600 << 20, "600 MiB"),
         (1536 << 20, "1.5 GiB"),
         (300 << 30, "300 GiB"),
+        (3 << 40, "3 TiB"),
     ],
 )
 def test_sizes_read_well(count: int, text: str) -> None:
@@ -60,7 +69,17 @@ def test_sizes_read_well(count: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(-5, "0s"), (3.9, "3s"), (252, "4m12s"), (11220, "3h07m"), (273600, "3d04h")]
+    ("seconds", "text"),
+    [
+        (-5, "0s"),
+        (float("-inf"), "0s"),
+        (1e308, "?"),
+        (float("nan"), "?"),
+        (3.9, "3s"),
+        (252, "4m12s"),
+        (11220, "3h07m"),
+        (273600, "3d04h"),
+    ],
 )
 def test_ages_read_well(seconds: float, text: str) -> None:
     assert age(seconds) == text
@@ -162,10 +181,14 @@ def test_a_replica_on_a_lost_node_is_replaced_and_not_ended() -> None:
     assert gap(0, have, states(n2=NodeState.LOST)).surplus == ("m/0", "m/1")
 
 
-def test_adopted_replicas_count_and_are_never_surplus() -> None:
-    have = [replica(0, adopted=True), replica(1, adopted=True), replica(2)]
-    assert gap(1, have, states()).surplus == ("m/2",)
-    assert gap(0, [replica(0, adopted=True)], states()).surplus == ()
+def test_adopted_replicas_fill_places_and_take_none_from_others() -> None:
+    """Else one node that says it runs this model could have all real replicas drained."""
+    adopted = [replica(0, adopted=True), replica(1, adopted=True)]
+    assert gap(2, adopted, states()) == Gap()
+    assert gap(3, adopted, states()) == Gap(missing=1)
+    assert gap(1, [*adopted, replica(2)], states()) == Gap()
+    assert gap(1, [*adopted, replica(2), replica(3)], states()).surplus == ("m/3",)
+    assert gap(0, adopted, states()).surplus == ()
 
 
 @given(st.integers(0, 6), st.lists(st.sampled_from(["ready", "failed", "starting", "placed"]), max_size=6))

@@ -10,6 +10,7 @@ from llmgw.core.facts import Cpu, EngineReport, Engines, Failure, FailureKind, G
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory
 from llmgw.core.shard import ShardState
+from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB, Bytes
 from llmgw.core.views import (
     AboutView,
@@ -17,7 +18,6 @@ from llmgw.core.views import (
     Item,
     ModelState,
     ModelView,
-    NodeState,
     NodeView,
     NodeWarning,
     Noun,
@@ -48,11 +48,12 @@ def node(name: str, state: NodeState = NodeState.READY, **more: object) -> NodeV
             kernel="6.1.0",
             arch="x86_64",
             cpu=Cpu(model="Xeon", cores=8, features=("avx2",)),
-            memory=Bytes(4 * GIB),
+            memory=Bytes(5 * GIB),
         ),
         "engines": Engines(probed_at=NOW - 9, engines=(EngineReport(engine="llama.cpp", version="b10991"),)),
         "usage": Usage(memory_available=Bytes(3 * GIB), load_average=0.25),
         "promised": Bytes(600 * MIB),
+        "usable": Bytes(4 * GIB),
     }
     return NodeView(name=NodeName(name), state=state, since=NOW - 252, **(known | more))  # type: ignore[arg-type]
 
@@ -91,15 +92,20 @@ MISSING = EngineMissing(node=NODE02, engine="llama.cpp", has=())
 FULL = NotEnoughMemory(node=NODE01, need=Bytes(600 * MIB), free=Bytes(200 * MIB), total=Bytes(4 * GIB))
 
 FAILED = Failure(
-    kind=FailureKind.EXITED, text="the engine ended", exit_status=1, last_lines=("error: no such file",), at=NOW - 5
+    kind=FailureKind.EXITED,
+    text="ended by itself with exit status 1",
+    exit_status=1,
+    last_lines=("error: no such file",),
+    at=NOW - 5,
 )
 
 NODES = (
     node("node01", warnings=(NodeWarning(code="exposed", text="engines listen openly", fix="exposure: loopback"),)),
-    node("node02", inventory=None, engines=None, usage=None),
+    node("node02", inventory=None, engines=None, usage=None, usable=Bytes(0)),
     node(
         "node03",
         NodeState.LOST,
+        usable=Bytes(15 * GIB),
         engines=Engines(probed_at=NOW - 300, engines=(EngineReport(engine="llama.cpp", problem="no such file"),)),
         inventory=Inventory(
             os="Debian GNU/Linux 12",
@@ -130,7 +136,7 @@ EVENTS = (
         at=NOW - 299,
         kind=EventKind.SHARD_FAILED,
         subject="gemma/1.0",
-        text="the engine ended (exit 1)",
+        text="ended by itself with exit status 1",
         cause=40,
         by="operator ada",
         lines=("loading", "error: no such file"),
@@ -150,10 +156,16 @@ class Operators(wire.OperatorBase):
     watching: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a watch that follows has had its snapshot."""
     scaled: list[tuple[str, int]] = field(default_factory=list)
+    settled: bool = False
+    exposure: str = "direct"
     one_by_one: bool = False
     """The snapshot comes an item a page."""
     stop: bool = False
     """A watch that follows ends after its next page."""
+    stop_after: int | None = None
+    """A watch that follows ends after so many pages."""
+    at: int = 48
+    """The revision of snapshots."""
 
     async def about(self, message: wire.AboutRequest) -> wire.AboutView:
         view = AboutView(
@@ -162,8 +174,8 @@ class Operators(wire.OperatorBase):
             revision=revision(),
             now=NOW,
             started=NOW - 3600,
-            settled=False,
-            exposure="direct",
+            settled=self.settled,
+            exposure=self.exposure,
         )
         return to_wire(view, wire.AboutView)
 
@@ -173,7 +185,9 @@ class Operators(wire.OperatorBase):
             yield to_wire(page, wire.Page)
         if message.follow:
             self.watching.set()
-            while not self.stop:
+            told = 0
+            while not self.stop and told != self.stop_after:
+                told += 1
                 yield to_wire(await self.then.get(), wire.Page)
 
     def _snapshot(self, asked: set[Noun], events: int) -> Iterable[Page]:
@@ -188,7 +202,7 @@ class Operators(wire.OperatorBase):
         parts = [(item,) for item in items] if self.one_by_one else [tuple(items)]
         for index, part in enumerate(parts or [()]):
             last = index == max(len(parts), 1) - 1
-            yield Page(revision=revision(), now=NOW, snapshot=True, first=index == 0, complete=last, items=part)
+            yield Page(revision=revision(self.at), now=NOW, snapshot=True, first=index == 0, complete=last, items=part)
 
     async def why_model(self, message: wire.WhyModelRequest) -> wire.Why:
         found = self._model(message.model)

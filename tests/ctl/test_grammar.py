@@ -63,6 +63,15 @@ def test_a_bare_wait_never_swallows_the_model(argv: list[str], seconds: float | 
         (["events", "--watch"], "--watch"),
         (["events", "--last", "1000000"], "100000"),
         (["why"], "MODEL"),
+        (["scale", "gemma", "3", "--wait", "5s"], "write --wait=5s"),
+        (["scale", "--wait", "5s", "gemma", "3"], "write --wait=5s"),
+        (["--bogus"], "--bogus"),
+        (["--json", "--bogus"], "--bogus"),
+        (["nodes", "more"], "more; see: llmgw ctl nodes --help"),
+        (["nodes", "--json", "-o", "yaml"], "different forms"),
+        (["-oyaml", "nodes", "--json"], "different forms"),
+        (["status", "-o", "wide"], "nothing more"),
+        (["events", "--last", "0"], "from 1 to"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(argv: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +85,7 @@ def test_help_shows_an_example_and_every_exit_status(verb: list[str], capsys: py
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert "llmgw ctl" in text and "example" in text
-    assert all(f"\n  {status} " in text for status in (0, 2, 3, 4, 70))
+    assert all(f"\n  {status} " in text for status in (0, 2, 3, 4, 70, 74))
 
 
 def test_every_verb_is_in_the_grammar_and_its_example_parses() -> None:

@@ -1,21 +1,38 @@
 """What people read."""
 
+from dataclasses import replace
+
 import pytest
 
 from llmgw.core.events import Event, EventKind
-from llmgw.core.views import ModelState, Why
+from llmgw.core.fold import Fold
+from llmgw.core.state import NodeState
+from llmgw.core.views import AboutView, ModelState, NodeWarning, Why
 from llmgw.ctl import tables
-from llmgw.ctl.world import World
-from tests.ctl.fixture import AWAY, EVENTS, FULL, GEMMA, MISSING, MODELS, NODE01, NODES, NOW, REPLICAS, node, revision
+from tests.ctl.fixture import (
+    AWAY,
+    EVENTS,
+    FULL,
+    GEMMA,
+    MISSING,
+    MODELS,
+    NODE01,
+    NODES,
+    NOW,
+    REPLICAS,
+    node,
+    replica,
+    revision,
+)
 
 
-def world(**more: object) -> World:
+def world(**more: object) -> Fold:
     held = {
         "nodes": {view.name: view for view in NODES},
         "models": {view.name: view for view in MODELS},
         "replicas": {view.id: view for view in REPLICAS},
     }
-    return World(revision=revision(), now=NOW, complete=True, **(held | more))  # type: ignore[arg-type]
+    return Fold(revision=revision(), now=NOW, whole=True, **(held | more))  # type: ignore[arg-type]
 
 
 def test_nodes_show_what_is_known_and_say_what_is_not() -> None:
@@ -23,7 +40,7 @@ def test_nodes_show_what_is_known_and_say_what_is_not() -> None:
         "NAME    STATE  FOR    ENGINES           PROMISED           GPUS    WARNINGS",
         "node01  ready  4m12s  llama.cpp b10991  600 MiB of 4 GiB   -       exposed",
         "node02  ready  4m12s  not said          600 MiB of ?       ?       -",
-        "node03  lost   4m12s  llama.cpp broken  600 MiB of 16 GiB  2×H100  -",
+        "node03  lost   4m12s  llama.cpp broken  600 MiB of 15 GiB  2×H100  -",
     ]
 
 
@@ -31,14 +48,33 @@ def test_models_show_where_and_why_not() -> None:
     lines = tables.models(world(), wide=False)
     assert lines[0].split() == ["NAME", "STATE", "READY", "ENGINE", "MEMORY", "ON", "NOTE"]
     assert "node01, node02 (failed)" in lines[1]
-    assert lines[1].endswith("server.yaml says 2, 2 not now, 1 never; see: llmgw ctl why gemma")
+    assert lines[1].endswith("server.yaml says 2; 2 not now, 1 never; see: llmgw ctl why gemma")
     assert lines[2].split() == ["tiny", "ready", "1/1", "llama.cpp", "600", "MiB", "node01", "-"]
 
 
 def test_wide_models_have_a_line_a_replica_with_its_failure() -> None:
     failed = next(line for line in tables.models(world(), wide=True) if line.startswith("  gemma/1"))
-    assert failed.split()[1:6] == ["failed", "1m00s", "node02", "127.0.0.1:21001", "4242"]
-    assert failed.endswith("the engine ended (exit 1), tried again in 38s")
+    assert failed.split()[1:7] == ["failed", "-", "1m00s", "node02", "127.0.0.1:21001", "4242"]
+    assert failed.endswith("ended by itself with exit status 1, tried again in 38s")
+
+
+def test_a_replica_with_an_older_profile_is_named_with_the_way_out() -> None:
+    """Nothing else shows that a change of server.yaml did not reach what runs already."""
+    old = [replica("gemma", ordinal, "node01", outdated=True) for ordinal in (0, 1)]
+    says = "runs an older profile; scale it down and up to change it"
+    shown = world(replicas={one.id: one for one in old[:1]}, models={GEMMA: MODELS[1]})
+    assert tables.models(shown, wide=False)[1].endswith(f"gemma/0 {says}")
+    assert tables.models(shown, wide=True)[2].endswith(says)
+    both = world(replicas={one.id: one for one in old}, models={GEMMA: MODELS[1]})
+    assert tables.models(both, wide=False)[1].endswith(f"gemma/0 and 1 more {says}")
+    leaving = world(replicas={GEMMA: replica("gemma", 0, "node01", outdated=True, leaving=True)})
+    assert says not in "".join(tables.models(leaving, wide=True)), "it goes already"
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    one = replica("gemma", 0, "node01")
+    one = replace(one, shards=(replace(one.shards[0], host="::1"),))
+    assert "[::1]:21000" in tables.models(world(replicas={one.id: one}), wide=True)[2]
 
 
 def why(**more: object) -> Why:
@@ -84,8 +120,41 @@ def test_wide_events_show_the_last_words_of_an_engine() -> None:
         ["|", "loading"],
         ["|", "error:", "no", "such", "file"],
     ]
-    assert "the engine ended (exit 1) (by operator ada)" in tables.events(EVENTS, wide=False)[2]
-    assert tables.event(EVENTS[1], wide=False)[0].endswith("(because of 40)")
+    assert "ended by itself with exit status 1 (by operator ada)" in tables.events(EVENTS, wide=False)[2]
+
+
+def test_an_event_that_comes_later_stands_in_the_same_columns() -> None:
+    table, [line] = tables.events(EVENTS, wide=False), tables.event(EVENTS[1], wide=False)
+    assert tables.EVENT_HEAD.split() == table[0].split()
+    assert line.split() == table[2].split()
+    assert all(line[tables.EVENT_HEAD.index(word) - 1] == " " for word in tables.EVENT_HEAD.split()[1:])
+
+
+def test_replicas_of_nodes_that_are_away_may_still_serve() -> None:
+    """`0/1` alone would say that nobody is served."""
+    shown = world(
+        nodes={NODE01: node("node01", NodeState.UNREACHABLE)},
+        models={GEMMA: replace(MODELS[0], ready=0, wanted=1, away=1, refusals=())},
+        replicas={"gemma/0": replica("gemma", 0, "node01")},
+    )
+    assert (
+        "  0/1, 1 away  " in tables.models(shown, wide=False)[1] and "node01 (away)" in tables.models(shown, False)[1]
+    )
+    assert tables.models(shown, wide=True)[2].endswith("node away, may still serve")
+    about = AboutView(
+        cluster="demo", version="1", revision=revision(), now=NOW, started=NOW, settled=True, exposure="loopback"
+    )
+    assert "replicas  0 of 1 ready, 1 on nodes that are away, may still serve" in tables.status(about, shown)
+    assert "1 replica on nodes that are away, and may still serve" in tables.why(why(), False, away=1)
+
+
+def test_what_holds_for_the_whole_cluster_is_warned_of_once() -> None:
+    exposed = NodeWarning(code="engines_exposed", text="its engines listen on its address")
+    shown = world(nodes={NODE01: node("node01", warnings=(exposed,))})
+    about = AboutView(
+        cluster="demo", version="1", revision=revision(), now=NOW, started=NOW, settled=True, exposure="direct"
+    )
+    assert sum(line.startswith("warning") for line in tables.status(about, shown)) == 1
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "a\nb", "\x9b31m", "\u202egnp", "\x00"])
@@ -106,7 +175,7 @@ def test_columns_align_by_cells_not_by_characters() -> None:
 
 
 def test_an_empty_cluster_says_what_to_do() -> None:
-    empty = World(now=NOW, complete=True)
+    empty = Fold(now=NOW, whole=True)
     assert tables.nodes(empty, wide=False) == ["no node has joined yet"]
     assert "server.yaml" in tables.models(empty, wide=False)[0]
     assert tables.events([], wide=False) == ["nothing has happened yet"]

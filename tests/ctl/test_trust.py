@@ -51,6 +51,35 @@ async def test_an_operator_looks_and_acts(served: Served, operators: Operators) 
     assert operators.scaled == [("gemma", 2)]
 
 
+async def test_the_only_certificate_of_a_directory_is_taken(served: Served) -> None:
+    """Whatever its name: `llmgw pki issue ada --role operator --out DIR` is enough."""
+    tls = served.issue("ada", Role.OPERATOR)
+    for end in ("crt", "key"):
+        (tls / f"operator.{end}").rename(tls / f"ada.{end}")
+    assert await ctl(served, tls, "nodes") == 0
+
+
+async def test_of_several_certificates_none_is_guessed(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    tls = served.issue("ada", Role.OPERATOR)
+    for name in ("ada", "bob"):
+        for end in ("crt", "key"):
+            (tls / f"{name}.{end}").write_bytes((tls / f"operator.{end}").read_bytes())
+    assert await ctl(served, tls, "nodes") == 0, "operator is the one that was always meant"
+    for end in ("crt", "key"):
+        (tls / f"operator.{end}").unlink()
+    assert await ctl(served, tls, "nodes") == 2
+    said = capsys.readouterr().err
+    assert "(ada, bob)" in said and "--context NAME" in said
+
+
+async def test_a_server_without_any_certificate_is_told_where_to_name_one(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert await carry_out(parse(["nodes", "--server", served.address])) == 2
+    assert "--tls DIR" in capsys.readouterr().err
+
+
 async def test_a_viewer_looks_and_cannot_act(
     served: Served, operators: Operators, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,7 +112,10 @@ async def test_a_certificate_that_is_not_there_is_named(
     served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ctl(served, tmp_path / "none", "nodes") == 2
-    assert "none/operator." in capsys.readouterr().err
+    assert "none: there is no such directory" in capsys.readouterr().err
+    (tmp_path / "none").mkdir()
+    assert await ctl(served, tmp_path / "none", "nodes") == 2
+    assert "llmgw pki issue" in capsys.readouterr().err
 
 
 async def test_of_several_servers_the_one_that_answers_is_asked(served: Served, tmp_path: Path) -> None:

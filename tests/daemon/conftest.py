@@ -80,6 +80,7 @@ class Control:
     socket: Path
     certificates: Certificates
     stop: asyncio.Event
+    hangup: asyncio.Event
 
     def client(self, name: str = "operator") -> ControlClient:
         return ControlClient.open(
@@ -102,14 +103,15 @@ def start(tmp_path: Path, certificates: Certificates) -> Start:
 
     @asynccontextmanager
     async def running(**changes: str) -> AsyncIterator[Control]:
-        config = load_server(write_config(tmp_path, certificates, **changes))
-        stop, where = asyncio.Event(), asyncio.get_running_loop().create_future()
+        file = write_config(tmp_path, certificates, **changes)
+        config = load_server(file)
+        stop, hangup, where = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
         async with asyncio.TaskGroup() as group:
-            group.create_task(serve(config, stop, where.set_result))
+            group.create_task(serve(config, file, stop, hangup, where.set_result))
             port = int((await where).partition(" ")[0].rpartition(":")[2])
             assert config.socket is not None
             try:
-                yield Control(port, config.socket, certificates, stop)
+                yield Control(port, config.socket, certificates, stop, hangup)
             finally:
                 stop.set()
 

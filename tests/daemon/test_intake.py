@@ -55,3 +55,9 @@ def test_a_message_that_would_not_fit_in_a_watchers_page_is_refused() -> None:
     engines = Engines(probed_at=1.0, engines=(EngineReport(engine="e", problem="p" * 4_000),) * 200)
     with pytest.raises(BadMessage, match="more than 524288 characters in all"):
         bounded(Report(engines=engines))
+
+
+@pytest.mark.parametrize("machine", ["", "a b", "\x1b[2J", "x" * 129])
+def test_a_machine_id_that_the_store_would_not_read_back_is_refused(machine: str) -> None:
+    with pytest.raises(BadMessage, match="message Registration: machine must be letters and digits"):
+        bounded(registration("node01", machine=machine))

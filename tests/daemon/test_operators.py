@@ -129,10 +129,21 @@ async def test_routes_are_for_routers_only_and_carry_the_key(start: Start) -> No
 
 
 async def test_routers_wait_for_a_settled_cluster(start: Start) -> None:
-    async with start(settle="1h") as control, control.client("router") as router:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await anext(router.watch_routes())
+    """A cluster that starts does not know yet what serves: routers keep the table they have."""
+    async with start() as control, control.agent("node01") as node:
+        await node.register()
+        while not (await node.hear(Desired)).shards:
+            pass
+    async with start(settle="1h") as control, control.client("router") as router, control.client() as client:
+        first = asyncio.ensure_future(anext(router.watch_routes()))
+        await client.scale_model("gemma", 2)
+        before = await client.about()
+        assert not before.settled
+        async with control.agent("node01") as node:
+            await node.register()  # the only node that the store knows: nobody is waited for any more
+            async with asyncio.timeout(5):
+                table = await first
+        assert table.revision.seq > before.revision.seq, "it was sent before the cluster was settled"
 
 
 async def test_the_local_operator_needs_no_certificate(start: Start) -> None:

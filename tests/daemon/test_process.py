@@ -18,13 +18,12 @@ from llmgw.client import ControlClient
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.core.errors import ControlUnreachable
+from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import Desired, Inventory, Report, ShardReport
-from llmgw.core.identity import Role
 from llmgw.core.shard import ShardState
 from llmgw.core.views import Noun
-from llmgw.pki.authority import init, issue
 from tests.core.stage import inventory
-from tests.daemon.agent import agent
+from tests.daemon.agent import Agent, agent
 from tests.daemon.conftest import Certificates, write_config
 
 COMMAND = (sys.executable, "-m", "llmgw.daemon.main")
@@ -129,6 +128,37 @@ async def test_it_stops_in_two_seconds_with_every_kind_of_stream_open(
         assert not [line for line in daemon.lines if "Traceback" in line]
 
 
+async def test_peers_that_read_nothing_do_not_delay_its_end(tmp_path: Path, certificates: Certificates) -> None:
+    """More waits for each than buffers hold, and TLS ends that nobody answers are not waited for."""
+    async with llmgwd(tmp_path, certificates) as daemon, AsyncExitStack() as held:
+        node = await held.enter_async_context(agent(daemon.port, certificates.of("node01"), "node01"))
+        deaf = await held.enter_async_context(agent(daemon.port, certificates.of("node02"), "node02"))
+        await node.register()
+        await deaf.register()
+        unread = [await held.enter_async_context(daemon.client()) for _ in range(7)]
+        for client in unread:
+            watch = client.watch([Noun.NODES, Noun.EVENTS], follow=True)
+            held.push_async_callback(watch.aclose)
+            async with asyncio.timeout(5):
+                await anext(watch)
+        for channel in (*(client._channels[0].grpc for client in unread), deaf.link._stream._channel):
+            protocol = channel._protocol
+            assert protocol is not None
+            protocol.connection._transport.pause_reading()
+            held.callback(protocol.connection._transport.resume_reading)  # or the client could not close
+        for _ in range(20):
+            half_open = socket.create_connection(("127.0.0.1", daemon.port))
+            held.callback(half_open.close)
+        for round_ in range(100):
+            await node.say(Report(inventory=fat(round_)))
+        async with daemon.client() as client:
+            await client.scale_model("gemma", 3)  # applied after all that was said before
+            status, seconds = await daemon.end(signal.SIGTERM)
+    assert status == 0, daemon.lines
+    assert seconds < 2
+    assert not [line for line in daemon.lines if "Traceback" in line]
+
+
 async def test_what_it_acknowledged_is_there_after_kill_9(tmp_path: Path, certificates: Certificates) -> None:
     acknowledged = 1
     epochs, replicas = [], set()
@@ -179,58 +209,96 @@ async def test_a_port_in_use_is_one_line_with_the_holder_and_leaves_nothing(
     assert f"127.0.0.1:{port}" in errors[0]
     assert f"(pid {os.getpid()}) listens there" in errors[0]
     assert "Traceback" not in said
-    assert not (tmp_path / "run").exists()
+    assert os.listdir(tmp_path) == ["server.yaml"], "it wrote before it knew whether it can listen"
     async with llmgwd(tmp_path, certificates) as daemon:
         assert (await daemon.end(signal.SIGTERM))[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"lost_after": "soon"}, "lost_after: "),
-        ({"colour": "red"}, "colour: unknown key"),
-        ({"cluster": "lab"}, "must be for a control plane of cluster lab, not for control control of cluster demo"),
-        ({"socket_group": "no-such-group"}, "socket_group: must be a group of this host, not 'no-such-group'"),
-    ],
-)
-async def test_a_wrong_configuration_is_one_line(
-    tmp_path: Path, certificates: Certificates, changes: dict[str, str], line: str
+@pytest.mark.parametrize("trouble", ["port", "socket", "socket directory"])
+async def test_tries_that_cannot_listen_do_not_change_the_store(
+    tmp_path: Path, certificates: Certificates, trouble: str
 ) -> None:
-    status, said = await refused(tmp_path, certificates, **changes)
-    assert status == 2
-    assert line in said
-    assert len(said.splitlines()) == 1
+    """Under a service manager there is one each second: no epoch and no event may tell of them."""
+    async with llmgwd(tmp_path, certificates) as daemon:
+        assert (await daemon.end(signal.SIGTERM))[0] == 0
+    (tmp_path / "taken").write_text("a file")
+    before = (sorted(os.listdir(tmp_path)), (tmp_path / "llmgw.db").read_bytes())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        changes = {
+            "port": {"listen": f"127.0.0.1:{taken.getsockname()[1]}"},
+            "socket": {"socket": "taken"},
+            "socket directory": {"socket": "taken/deeper/llmgwd.sock"},
+        }[trouble]
+        status, said = await refused(tmp_path, certificates, **changes)
+    assert (status, said.count("\n")) == (3, 1), said
+    assert (sorted(os.listdir(tmp_path)), (tmp_path / "llmgw.db").read_bytes()) == before
 
 
-async def test_check_says_whether_the_configuration_is_good_and_does_nothing(
+async def test_an_address_that_is_not_ours_has_no_holder(tmp_path: Path, certificates: Certificates) -> None:
+    """Somebody listens at the same port of another address: that is not what is in the way."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        status, said = await refused(tmp_path, certificates, listen=f"192.0.2.1:{other.getsockname()[1]}")
+    (error,) = [line for line in said.splitlines() if line.startswith("llmgwd: ")]
+    assert status == 3
+    assert "cannot assign requested address" in error
+    assert "listens there" not in error
+
+
+async def test_a_socket_that_cannot_be_had_is_one_line_about_the_socket(
     tmp_path: Path, certificates: Certificates
 ) -> None:
-    status, said = await refused(tmp_path, certificates, "--check")
-    assert (status, said.count("\n")) == (0, 1)
-    assert "good: cluster demo, 1 models" in said
-    assert os.listdir(tmp_path) == ["server.yaml"]
-    status, said = await refused(tmp_path, certificates, "--check", heartbeat="1h")
-    assert status == 2
+    """Not about the port, at which by then it listens itself."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    (tmp_path / "taken").write_text("a file")
+    status, said = await refused(tmp_path, certificates, listen=f"127.0.0.1:{port}", socket="taken")
+    (error,) = [line for line in said.splitlines() if line.startswith("llmgwd: ")]
+    assert status == 3
+    assert error == f"llmgwd: cannot listen at {tmp_path}/taken: something that is no socket is there; move it away"
+    assert (tmp_path / "taken").read_text() == "a file"
 
 
-@pytest.mark.parametrize("trouble", ["readable by all", "missing", "of an agent", "no certificate"])
-async def test_trouble_with_the_certificate_is_one_line(tmp_path: Path, trouble: str) -> None:
-    init(tmp_path / "authority", "demo")
-    files = Certificates.__new__(Certificates)
-    files.root = tmp_path / "pki"
-    role = Role.AGENT if trouble == "of an agent" else Role.CONTROL
-    issue(tmp_path / "authority", "control", role, ["127.0.0.1"], files.root)
-    if trouble == "readable by all":
-        (files.root / "control.key").chmod(0o644)
-    elif trouble == "missing":
-        (files.root / "control.crt").unlink()
-    elif trouble == "no certificate":
-        (files.root / "control.crt").write_text("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n")
-    status, said = await refused(tmp_path, files)
-    assert status == 2
-    assert len(said.splitlines()) == 1, said
-    assert "control." in said
-    assert "llmgw.db" not in os.listdir(tmp_path), "the store was touched before the certificate was looked at"
+async def test_a_stopped_llmgwd_calls_nobody_away_when_it_goes_on(tmp_path: Path, certificates: Certificates) -> None:
+    """It was deaf three times as long as a node may be silent before it is lost; its nodes spoke all the time."""
+    async with (
+        llmgwd(tmp_path, certificates, heartbeat="300ms", lost_after="900ms") as daemon,
+        daemon.client() as client,
+        agent(daemon.port, certificates.of("node01"), "node01") as node,
+    ):
+        await node.register()
+        beating = asyncio.ensure_future(beats(node))
+        await ordered(node)
+        daemon.process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(2.7)  # the time itself is what is tested
+        daemon.process.send_signal(signal.SIGCONT)
+        await client.scale_model("gemma", 2)  # applied after all that was due before
+        kinds = [event.kind for event in await events(client)]
+        assert EventKind.NODE_JOINED in kinds
+        assert not {EventKind.NODE_UNREACHABLE, EventKind.NODE_LOST} & set(kinds), kinds
+        beating.cancel()
+        async with asyncio.timeout(10):  # and one that is silent indeed is called so
+            async for page in client.watch([Noun.EVENTS], follow=True, events=100):
+                if any(isinstance(item, Event) and item.kind is EventKind.NODE_LOST for item in page.items):
+                    break
+
+
+async def beats(node: Agent) -> None:
+    while True:
+        await node.beat()
+        await asyncio.sleep(0.1)
+
+
+async def ordered(node: Agent) -> Desired:
+    """The first orders with something to run."""
+    desired = await node.hear(Desired)
+    while not desired.shards:
+        desired = await node.hear(Desired)
+    return desired
+
+
+async def events(client: ControlClient) -> list[Event]:
+    pages = [page async for page in client.watch([Noun.EVENTS], follow=False, events=1_000)]
+    return [item for page in pages for item in page.items if isinstance(item, Event)]
 
 
 async def test_systemd_hears_ready_alive_and_stopping(tmp_path: Path, certificates: Certificates) -> None:

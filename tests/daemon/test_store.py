@@ -148,16 +148,117 @@ async def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
         await open_store(tmp_path)
 
 
-async def test_a_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
-    await store.save([SaveAssignment(ASSIGNMENT)])
+async def kept(path: Path) -> None:
+    """Leave a store with a row in every table."""
+    store = await open_store(path)
+    await store.next_epoch()
+    await store.save(
+        [
+            SaveAssignment(ASSIGNMENT),
+            SaveOrdinal(ModelName("gemma"), 1),
+            SaveOverlay(SCALED),
+            SaveNode(NodeName("node01"), "machine-1"),
+            AppendEvent(happened(1)),
+        ]
+    )
     await store.close()
-    with sqlite3.connect(tmp_path / "llmgw.db") as connection:
-        connection.execute("UPDATE assignments SET want = 'fly'")
+
+
+def harm(path: Path, statement: str) -> None:
+    with sqlite3.connect(path / "llmgw.db") as connection:
+        connection.execute(statement)
     connection.close()
+
+
+async def come_up(path: Path) -> None:
+    """Read all that a start reads."""
+    store = await open_store(path)
+    try:
+        stored = await store.load()
+        await store.next_epoch()
+        await store.events(after=stored.seq - 100, before=stored.seq + 1, most=100)
+    finally:
+        await store.close()
+
+
+PROFILE_JSON = '{"engine": "llama.cpp", "weights": "/w", "memory": 1, "arguments": []}'
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("UPDATE meta SET value = 'soon' WHERE name = 'epoch'", "table meta: row 'epoch': value: 'soon' is not"),
+        (f"UPDATE meta SET value = '{10**23}' WHERE name = 'epoch'", "table meta: row 'epoch': value: '1000"),
+        ("UPDATE meta SET value = '٣' WHERE name = 'epoch'", "row 'epoch': value: '.u0663' is not a number"),
+        ("UPDATE meta SET value = '1.5' WHERE name = 'schema_version'", "table meta: row 'schema_version': value:"),
+        (f"UPDATE meta SET value = '{'9' * 5000}' WHERE name = 'schema_version'", "row 'schema_version': value:"),
+        ("DELETE FROM meta WHERE name = 'cluster'", "table meta: row 'cluster' is missing"),
+        ("UPDATE meta SET value = CAST(x'ff' AS TEXT) WHERE name = 'cluster'", "row 'cluster': value: .* is not UTF-8"),
+        (f"UPDATE events SET seq = {2**63 - 1}", f"table events: row {2**63 - 1}: seq: .* is not a number from 1 to"),
+        ("UPDATE events SET seq = -1", "table events: row -1: seq: -1 is not a number"),
+        ("UPDATE events SET seq = 'last'", "table events: row 'last': seq: 'last' is not a number"),
+        ("UPDATE events SET kind = 'x'", "table events: row 1: kind: 'x' is not a valid EventKind"),
+        ("UPDATE events SET cause = -3", "row 1: cause: -3 is not"),
+        ("UPDATE events SET at = 9e999", "row 1: at: inf is not a time"),
+        ("UPDATE events SET lines = '[1]'", "row 1: lines: 1 is not text"),
+        (f"UPDATE events SET lines = '{'[' * 5000}'", "row 1: lines: is not JSON"),
+        ("UPDATE events SET text = CAST(x'61ff62' AS TEXT)", r"table events: row 1: text: 'a.udcffb' is not UTF-8"),
+        ("UPDATE events SET text = x'61'", "table events: row 1: text: b'a' is not text"),
+        ("UPDATE assignments SET want = 'fly'", "table assignments: row 'gemma/0': want: 'fly' is not a valid Want"),
+        ("UPDATE assignments SET nodes = '[]'", "table assignments: row 'gemma/0': nodes: is empty"),
+        ("UPDATE assignments SET nodes = '{}'", "row 'gemma/0': nodes: {} is not a list"),
+        ("UPDATE assignments SET nodes = '[7]'", "row 'gemma/0': nodes: 7 is not text"),
+        ("""UPDATE assignments SET nodes = '["Node 1"]'""", "row 'gemma/0': 'Node 1' is not a name for a node"),
+        ("UPDATE assignments SET replica = 'gemma/07'", "row 'gemma/07': replica: 'gemma/07' is not MODEL/ORDINAL"),
+        ("UPDATE assignments SET replica = 'phi/0'", "row 'phi/0': replica: 'phi/0' is none of model gemma"),
+        ("UPDATE assignments SET adopted = 7", "row 'gemma/0': adopted: 7 is not a number from 0 to 1"),
+        ("UPDATE assignments SET placed_at = 'noon'", "row 'gemma/0': placed_at: 'noon' is not a time"),
+        ("UPDATE assignments SET profile = '{}'", "row 'gemma/0': profile: engine is missing"),
+        (
+            f"UPDATE assignments SET profile = '{PROFILE_JSON.replace('1', '-1')}'",
+            "row 'gemma/0': profile: memory: -1 is not",
+        ),
+        (
+            f"UPDATE assignments SET profile = '{PROFILE_JSON.replace('[]', '7')}'",
+            "row 'gemma/0': profile: arguments: 7 is not a list",
+        ),
+        (
+            f"UPDATE assignments SET profile = '{PROFILE_JSON.replace('weights', 'wait')}'",
+            "row 'gemma/0': profile: 'wait' is not known",
+        ),
+        ("UPDATE ordinals SET next = -5", "table ordinals: row 'gemma': next: -5 is not a number from 0 to"),
+        ("UPDATE ordinals SET next = 1.5", "table ordinals: row 'gemma': next: 1.5 is not a number"),
+        ("UPDATE overlays SET replicas = -5", "table overlays: row 'gemma': replicas: -5 is not"),
+        ("UPDATE overlays SET replicas = 99999999", "replicas: 99999999 is not a number from 0 to 10000"),
+        ("UPDATE overlays SET declared = 10001", "row 'gemma': declared: 10001 is not"),
+        ("UPDATE nodes SET name = '../etc'", "table nodes: row '../etc': '../etc' is not a name for a node"),
+        ("UPDATE nodes SET machine = 'a b'", "table nodes: row 'node01': machine: 'a b' is not the id of a machine"),
+        ("UPDATE nodes SET machine = CAST(x'ff' AS TEXT)", "row 'node01': machine: .* is not UTF-8"),
+        ("DROP TABLE nodes", "no such table: nodes"),
+        ("DROP TABLE events", "no such table: events"),
+        ("ALTER TABLE overlays RENAME COLUMN declared TO said", "no such column: overlays.declared"),
+        ("ALTER TABLE events RENAME COLUMN lines TO output", "no such column: events.lines"),
+    ],
+)
+async def test_what_no_version_of_ours_wrote_is_named_with_a_way_out(
+    tmp_path: Path, statement: str, named: str
+) -> None:
+    """One kind of error for all damage, and nothing is taken as it is."""
+    await kept(tmp_path)
+    harm(tmp_path, statement)
+    with pytest.raises(BadConfig, match=named) as caught:
+        await come_up(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path}/llmgw.db: is damaged: ")
+    assert str(caught.value).endswith("; restore a backup, or move it away: engines that run are then adopted")
+
+
+async def test_the_widest_of_what_may_be_stored_comes_back(tmp_path: Path) -> None:
+    """An adopted profile is as an agent gave it; a store that cannot be read again would be worse than the node."""
+    widest = replace(PROFILE, context=2**32 - 1, slots=0, threads=2**32 - 1, memory=Bytes(2**64 - 1), version="")
+    taken = replace(ASSIGNMENT, replica=ReplicaId("gemma/999999999"), profile=widest, adopted=True)
     store = await open_store(tmp_path)
-    with pytest.raises(BadConfig, match="'fly' is not a valid Want"):
-        await store.load()
+    await store.save([SaveAssignment(taken), SaveOrdinal(ModelName("gemma"), 10**9)])
+    assert (await store.load()).assignments == (taken,)
     await store.close()
 
 
@@ -183,7 +284,7 @@ async def test_a_start_on_a_full_disk_is_refused_in_words(tmp_path: Path) -> Non
     store = await open_store(tmp_path)
     async with store._engine.begin() as connection:
         await connection.exec_driver_sql("PRAGMA query_only = ON")
-    with pytest.raises(ClusterCannot, match=r"llmgw\.db: cannot be used: attempt to write a readonly database"):
+    with pytest.raises(ClusterCannot, match=r"llmgw\.db: cannot be used: attempt to write a readonly database; see to"):
         await store.next_epoch()
     await store.close()
 
@@ -250,7 +351,7 @@ async def test_an_older_store_is_brought_up_to_date_and_a_failed_step_leaves_it_
     monkeypatch.setattr(schema, "VERSION", 2)
     good, bad = "CREATE TABLE usage (day TEXT PRIMARY KEY)", "CREATE TABLE nodes (name TEXT)"
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:1], (good, bad)))
-    with pytest.raises(ClusterCannot, match="table nodes already exists"):
+    with pytest.raises(BadConfig, match="is damaged: table nodes already exists; restore"):
         await open_store(tmp_path)
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:1], (good,)))
     store = await open_store(tmp_path)

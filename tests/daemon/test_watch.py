@@ -10,12 +10,12 @@ import pytest
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import Secret
 from llmgw.core.names import ModelName, NodeName, ReplicaId
+from llmgw.core.state import NodeState
 from llmgw.core.units import Bytes
 from llmgw.core.views import (
     Gone,
     Item,
     ModelState,
-    NodeState,
     NodeView,
     NodeWarning,
     Noun,
@@ -30,6 +30,7 @@ from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.watch import MOST_BEHIND, Hub
 from llmgw.wire.convert import decode, from_wire
 from llmgw.wire.operator import v1
+from tests.daemon.world import turns
 
 NODES = frozenset({Noun.NODES})
 
@@ -60,10 +61,13 @@ class Reader:
         self.bytes: list[bytes] = []
         self._may_read = asyncio.Event()
         self._more = asyncio.Event()
+        self.offered = asyncio.Event()
+        """A page is on its way to it, or was."""
         if reading:
             self._may_read.set()
 
     async def send(self, page: bytes) -> None:
+        self.offered.set()
         await self._may_read.wait()
         self.bytes.append(page)
         self.pages.append(from_wire(decode(page, v1.Page), Page))
@@ -74,6 +78,7 @@ class Reader:
 
     def stop_reading(self) -> None:
         self._may_read.clear()
+        self.offered.clear()
 
     async def has(self, count: int) -> list[Page]:
         async with asyncio.timeout(5):
@@ -248,7 +253,7 @@ async def test_a_slow_reader_within_bounds_gets_each_entity_once_as_it_is_now() 
         await reader.has(1)
         reader.stop_reading()
         one.put("node02")
-        await asyncio.sleep(0.05)  # the page with node02 is on its way and held up by the reader
+        await reader.offered.wait()  # the page with node02 is on its way and held up by the reader
         for count in range(1_000):
             last = one.put("node01", promised=count)
         reader.read_on()
@@ -262,7 +267,7 @@ async def test_what_changes_while_a_snapshot_is_sent_is_sent_after_it() -> None:
             one.put(f"node{index:03}")
         reader = Reader(reading=False)
         one.read(reader)
-        await asyncio.sleep(0.05)
+        await reader.offered.wait()
         changed = one.put("node000", promised=9)
         one.drop("node299")
         revision = one.fleet.revision
@@ -277,24 +282,6 @@ async def test_what_changes_while_a_snapshot_is_sent_is_sent_after_it() -> None:
         assert world["node299"] == Gone(noun=Noun.NODES, name="node299")
         assert reader.pages[1].revision.seq < revision.seq
         assert reader.pages[-1].revision == revision
-
-
-async def test_nothing_is_shown_while_an_act_is_being_stored() -> None:
-    async with scene() as one:
-        one.put("node01")
-        following, new = Reader(), Reader()
-        one.read(following)
-        await following.has(1)
-        one.hub.steady.clear()
-        one.read(new)
-        before = one.fleet.nodes["node01"]
-        one.put("node01", promised=1)
-        await asyncio.sleep(0.05)
-        assert (len(following.pages), len(new.pages)) == (1, 0)
-        one.fleet.nodes["node01"] = before  # taken back
-        one.hub.steady.set()
-        await new.has(1)
-        assert all(item == before for page in new.pages for item in page.items)
 
 
 async def test_the_last_events_come_from_memory_and_the_older_from_the_store() -> None:
@@ -330,16 +317,6 @@ async def test_a_reader_that_left_is_forgotten() -> None:
 # --- routes -----------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Table:
-    """What routers are shown; None while the cluster is not settled."""
-
-    now: Routes | None = None
-
-    def routes(self) -> Routes | None:
-        return self.now
-
-
 def table(seq: int) -> Routes:
     replica = RouteReplica(
         id=ReplicaId("gemma/0"),
@@ -354,9 +331,28 @@ def table(seq: int) -> Routes:
     return Routes(revision=Revision(epoch=1, seq=seq), routes=(route,))
 
 
-async def test_routers_get_no_table_before_the_cluster_is_settled_and_then_the_newest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Router:
+    """Keeps the revisions of the tables that it was sent, and takes no more while it is held up."""
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._more = asyncio.Event()
+
+    async def send(self, data: bytes) -> None:
+        self.seqs.append(from_wire(decode(data, v1.Routes), Routes).revision.seq)
+        self._more.set()
+        await self.reads.wait()
+
+    async def has(self, seq: int) -> None:
+        async with asyncio.timeout(5):
+            while seq not in self.seqs:
+                self._more.clear()
+                await self._more.wait()
+
+
+async def test_routers_get_no_table_before_there_is_one_and_then_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Routes] = []
 
     def counting(value: Routes) -> bytes:
@@ -364,36 +360,23 @@ async def test_routers_get_no_table_before_the_cluster_is_settled_and_then_the_n
         return pages.encode_routes(value)
 
     monkeypatch.setattr(routes, "encode_routes", counting)
-    known = Table()
-    feed = RouteFeed(known)
-    got: list[list[int]] = [[], []]
-    free, more = asyncio.Event(), asyncio.Event()
-
-    async def fast(data: bytes) -> None:
-        got[0].append(from_wire(decode(data, v1.Routes), Routes).revision.seq)
-        more.set()
-
-    async def slow(data: bytes) -> None:
-        got[1].append(from_wire(decode(data, v1.Routes), Routes).revision.seq)
-        await free.wait()
-
-    async with asyncio.TaskGroup() as group, asyncio.timeout(5):
-        tasks = [group.create_task(feed.watch(send)) for send in (fast, slow)]
-        await asyncio.sleep(0.02)
-        assert got == [[], []]
+    feed, fast, slow = RouteFeed(), Router(), Router()
+    slow.reads.clear()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(feed.watch(router.send)) for router in (fast, slow)]
+        await turns()
+        assert len(feed._readers) == 2, "they wait"
         for seq in range(1, 5):
-            known.now = table(seq)
-            more.clear()
-            feed.publish()
-            await more.wait()
-        free.set()
-        await asyncio.sleep(0.02)
-        assert got == [[1, 2, 3, 4], [1, 4]]
-        assert len(made) == 4
-        known.now = None
-        feed.publish()
-        await asyncio.sleep(0.02)
-        assert got[0] == [1, 2, 3, 4], "unsettled again: routers keep what they have"
+            feed.publish(table(seq))
+            await fast.has(seq)
+        slow.reads.set()
+        await slow.has(4)
+        late = Router()
+        tasks.append(group.create_task(feed.watch(late.send)))
+        await late.has(4)
+        await turns()
+        assert (fast.seqs, slow.seqs, late.seqs) == ([1, 2, 3, 4], [1, 4], [4])
+        assert len(made) == 4, "encoded once for all"
         for task in tasks:
             task.cancel()
     assert feed._readers == set()

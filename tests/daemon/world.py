@@ -10,10 +10,10 @@ from llmgw.core.catalog import Model
 from llmgw.core.cluster import Cluster
 from llmgw.core.effects import Persist
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Accepted, Refused, Registration
+from llmgw.core.facts import Accepted, Desired, Refused, Registration
 from llmgw.core.inputs import AgentRegistered, CatalogLoaded
-from llmgw.core.ledger import Settings, Stored
 from llmgw.core.names import NodeName
+from llmgw.core.settings import Settings, Stored
 from llmgw.daemon.brain import Brain
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.store import NotStored
@@ -54,8 +54,12 @@ class FakeSessions:
     """What agents would have been sent."""
 
     answers: dict[int, Accepted | Refused] = field(default_factory=dict)
-    ordered: list[str] = field(default_factory=list)
+    orders: list[tuple[str, Desired]] = field(default_factory=list)
     told: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def ordered(self) -> list[str]:
+        return [node for node, _ in self.orders]
 
     def answer(self, session: int, answer: Accepted | Refused) -> None:
         self.answers[session] = answer
@@ -63,16 +67,28 @@ class FakeSessions:
     def end(self, session: int, why: Refused) -> None:
         self.answers[session] = why
 
-    def send_desired(self, node: NodeName) -> None:
-        self.ordered.append(node)
+    def send_desired(self, node: NodeName, desired: Desired) -> None:
+        self.orders.append((node, desired))
         self.told.set()
 
 
 class Clock:
-    """The loop's clock, offset so that it looks like wall time."""
+    """The loop's clock, offset so that it looks like wall time, and put on by a test that lets time pass."""
+
+    def __init__(self) -> None:
+        self._offset = 1_764_000_000.0
 
     def now(self) -> float:
-        return 1_764_000_000.0 + asyncio.get_running_loop().time()
+        return self._offset + asyncio.get_running_loop().time()
+
+    def pass_by(self, seconds: float) -> None:
+        self._offset += seconds
+
+
+async def turns() -> None:
+    """Let every task that can go on do so; what has not happened by then waits for something else."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 class ListeningHub(Hub):
@@ -130,8 +146,8 @@ async def running(*models: Model, settings: Settings = SETTINGS, stored: Stored 
     """A brain at work; at the end it is stopped, and must then end by itself."""
     clock, store, sessions = Clock(), FakeStore(), FakeSessions()
     cluster = Cluster(settings, stored or Stored(), epoch=7, now=clock.now())
-    hub, routes = ListeningHub(cluster, clock.now, store.events), RouteFeed(cluster)
-    brain = Brain(cluster, store, hub, routes, sessions, clock.now)
+    hub, routes = ListeningHub(cluster, clock.now, store.events), RouteFeed()
+    brain = Brain(cluster, store, hub, routes, sessions, clock.now, beat=settings.heartbeat)
     async with asyncio.TaskGroup() as group:
         group.create_task(brain.run())
         try:

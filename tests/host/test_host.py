@@ -1,5 +1,6 @@
 """Which machine, which time, and how to stop."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import pytest
 
 from llmgw.host import clock
 from llmgw.host.machine import boot_id, machine_id
-from llmgw.host.signals import stop_signal
+from llmgw.host.signals import hangup_signal, stop_signal
 
 
 def test_the_machines_id_is_systemds(tmp_path: Path) -> None:
@@ -60,3 +61,15 @@ async def test_the_first_signal_stops_and_the_next_one_kills() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+async def test_every_hangup_is_heard_and_none_kills() -> None:
+    hangup = hangup_signal()
+    try:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            async with asyncio.timeout(5):
+                await hangup.wait()
+            hangup.clear()
+    finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)

@@ -10,7 +10,7 @@ import pytest
 from llmgw.cli.local.cluster import CONTROL, ROUTER
 from llmgw.core.events import EventKind
 from llmgw.core.shard import ShardState
-from llmgw.core.views import NodeState
+from llmgw.core.state import NodeState
 from tests.journeys.world import (
     alive,
     chat,

@@ -52,9 +52,9 @@ async def test_demo_check_brings_it_up_asks_it_twice_and_brings_it_down(tmp_path
     found = json.loads(out)
     assert list(found) == [
         "ok", "nodes_ready", "replicas_ready", "model",
-        "completion_tokens", "streamed_chunks", "first_token_ms", "seconds",
+        "completion_tokens", "streamed_chunks", "first_token_ms", "seconds", "error",
     ]  # fmt: skip
-    assert (found["ok"], found["nodes_ready"], found["replicas_ready"]) == (True, 3, 2)
+    assert (found["ok"], found["nodes_ready"], found["replicas_ready"], found["error"]) == (True, 3, 2, "")
     assert min(found["completion_tokens"], found["streamed_chunks"], found["first_token_ms"]) > 0
     assert leftovers.running(tmp_path / "d") == []
 
@@ -131,6 +131,7 @@ async def test_leaving_the_console_brings_everything_down(tmp_path: Path) -> Non
         async with asyncio.timeout(2 * PATIENCE):
             terminal = Terminal(ours)
             await terminal.shows(b"node01")
+            assert b"/v1" in terminal.seen.partition(CONSOLE)[2], "and the address stays in the header"
             assert b"/v1/chat/completions" in terminal.seen.partition(CONSOLE)[0], "the curl stands above the console"
             os.write(ours, b":")
             await terminal.shows(b":why MODEL")

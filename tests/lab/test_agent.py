@@ -152,6 +152,35 @@ async def test_a_killed_agent_comes_back_and_an_engine_that_died_meanwhile_is_to
     assert await place.engine_pid() == after.pid
 
 
+async def test_a_disk_without_room_ends_neither_the_agent_nor_its_engine(place: Place, weights: Path):
+    """A small disk of its own, filled to the last byte."""
+    control, state = place.control, "/var/lib/llmgw-agent"
+    await place.run("bash", "-c", f"mkdir -p {state} && mount -t tmpfs -o size=512k,mode=0700 tmpfs {state}")
+    control.desired = desired(tiny(weights))
+    await place.run("systemctl", "start", UNIT)
+    before = await control.shard("tiny/0.0", ShardState.READY)
+    await place.run("bash", "-c", f"cat /dev/zero >{state}/fill 2>/dev/null || true")
+
+    await place.run("systemctl", "kill", "--signal=KILL", UNIT)
+    session = await control.registered(2)  # started again by its unit
+    assert session.registration.shards[0].pid == before.pid
+    assert await place.serves(before)
+
+    agent_pid = (await asyncio.to_thread(place.host.show, UNIT, "MainPID"))["MainPID"]
+    await place.run("systemctl", "kill", "--signal=KILL", ENGINE)
+    await control.until(
+        lambda: (failure := control.session.shards[before.shard].failure) and failure.kind is FailureKind.REFUSED
+    )
+    failure = control.session.shards[before.shard].failure
+    assert failure is not None and "no space left on device" in failure.text
+    assert (await asyncio.to_thread(place.host.show, UNIT, "MainPID"))["MainPID"] == agent_pid
+    await place.run("rm", f"{state}/fill")
+    begun = time.monotonic()
+    while "cannot be kept: in order again" not in await place.run("journalctl", "-u", UNIT, "-o", "cat"):
+        assert time.monotonic() - begun < 12.0
+        await asyncio.sleep(0.2)  # a journal that is read has no event
+
+
 async def test_an_engine_with_a_unit_of_somebody_else_is_refused(place: Place, weights: Path):
     """Two clusters may share a machine: neither ends the other's engines."""
     control = place.control

@@ -66,6 +66,7 @@ class Recorder:
     def __init__(self) -> None:
         self.requests: list[tuple[bytes, bytes, list[bytes], bytes]] = []
         self.refusals: list[tuple[int, str]] = []
+        self.refused_ids: list[bytes] = []
         self.hold = False
         self.held: list[Request] = []
 
@@ -80,8 +81,9 @@ class Recorder:
         else:
             request.whole(answers.Answer(200, b"{}"))
 
-    def refused(self, status: int, code: str, client: str) -> None:
+    def refused(self, request_id: bytes, status: int, code: str, client: str) -> None:
         self.refusals.append((status, code))
+        self.refused_ids.append(request_id)
 
 
 @dataclass

@@ -146,8 +146,7 @@ def table(*replicas: RouteReplica, seq: int = 1, **more: Any) -> Routes:
         model=ModelName("m"),
         aliases=("vendor/M:latest",),
         replicas=replicas,
-        state=ModelState.READY,
-        **{"created": 1700000000.0, **more},
+        **{"created": 1700000000.0, "state": ModelState.READY, **more},
     )
     return Routes(revision=Revision(epoch=1, seq=seq), routes=(route,))
 

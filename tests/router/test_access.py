@@ -1,8 +1,11 @@
 """The access log never holds up a request, nor the router's end."""
 
 import asyncio
+import contextlib
 import fcntl
+import logging
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -31,14 +34,14 @@ def test_a_reader_that_stopped_costs_lines_and_no_time(pipe):
 async def test_lines_that_were_dropped_are_counted_in_the_log(pipe):
     log = AccessLog(pipe[1], frozenset())
     for _ in range(20_007):
-        log.refused("192.0.2.1", 400, "bad_header")
+        log.refused(b"x", "192.0.2.1", 400, "bad_header")
     assert log.dropped == 7
 
 
 async def test_the_end_does_not_wait_for_a_reader_that_stopped(pipe):
     log = AccessLog(pipe[1], frozenset())
     for _ in range(500):
-        log.refused("192.0.2.1", 400, "bad_header")
+        log.refused(b"x", "192.0.2.1", 400, "bad_header")
     async with asyncio.timeout(2), asyncio.TaskGroup() as group:
         task = group.create_task(log.run())
         await asyncio.sleep(0)
@@ -50,3 +53,18 @@ def test_a_reader_that_is_gone_is_no_fault():
     os.close(read)
     assert write_lines(write, b"a\n" * 3, 0) == 3
     os.close(write)
+
+
+async def test_a_lines_time_reads_as_in_the_other_logs(pipe, monkeypatch):
+    """Seconds since 1970 among dated lines can be put beside them by nobody."""
+    record = logging.LogRecord("x", logging.INFO, "x.py", 1, "words", None, None)
+    record.created, record.msecs = 1700000000.25, 250.0
+    monkeypatch.setattr(time, "time", lambda: 1700000000.25)
+    log = AccessLog(pipe[1], frozenset())
+    log.refused(b"abc", "192.0.2.1", 400, "bad_header")
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(log.run(), 0.01)
+    line = os.read(pipe[0], 4096).decode()
+    assert (
+        line == f"{logging.Formatter().formatTime(record)} id=abc client=192.0.2.1 refused status=400 code=bad_header\n"
+    )

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from llmgw.core.views import ModelState
 from tests.router.rig import Rig, chat, replica
 
 
@@ -132,3 +133,63 @@ async def test_the_access_log_counts_and_shows_no_text_of_anybody(tmp_path, engi
     for word in ("model=m", "replica=m/0", "status=200", "end=done", "in=42", "out=2", "tries=1", "client=127.0.0.1"):
         assert f" {word} " in mine + " "
     assert [line for line in lines if "refused status=400 code=bad_line_end" in line]
+
+
+ORIGIN, JSON, TEXT = b"Origin: http://evil", b"Content-Type: application/json", b"Content-Type: text/plain"
+PAGES = {
+    "text": ((ORIGIN, TEXT), 415),
+    "no type": ((ORIGIN,), 415),
+    "a page without an origin": ((b"Origin: null", TEXT), 415),
+    "two types": ((ORIGIN, JSON, TEXT), 415),
+    "json within another type": ((ORIGIN, b"Content-Type: text/plain; application/json"), 415),
+    "json": ((ORIGIN, JSON), 200),
+    "json with a charset": ((ORIGIN, b"content-type: Application/JSON ; charset=utf-8"), 200),
+    "text of no page": ((TEXT,), 200),
+    "no type of no page": ((), 200),
+}
+
+
+@pytest.mark.parametrize(("fields", "status"), PAGES.values(), ids=PAGES.keys())
+async def test_a_web_page_sends_json_or_nothing(rig, engine, fields, status):
+    """Before it sends JSON to another site a browser asks whether it may, and this one never may."""
+    await _ready(rig, engine)
+    got, _, said = await rig.ask(chat(b'{"model":"m"}', *fields))
+    assert (got, len(engine.calls)) == (status, int(status == 200))
+    if status == 415:
+        assert _error(said)["code"] == "unsupported_media_type"
+        assert "application/json" in str(_error(said)["message"])
+
+
+async def test_no_page_is_ever_given_leave(rig, engine):
+    await _ready(rig, engine)
+    ask = b"OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: r\r\nOrigin: http://evil\r\n"
+    status, fields, _ = await rig.ask(ask + b"Access-Control-Request-Method: POST\r\n\r\n")
+    assert status == 204
+    assert not [name for name in fields if name.startswith(b"access-control-")]
+
+
+async def test_a_model_scaled_to_0_is_said_to_be(rig):
+    await rig.routes(state=ModelState.STOPPED)
+    status, _, said = await rig.ask(chat())
+    assert (status, _error(said)["code"], _error(said)["message"]) == (503, "no_replica", "model m is scaled to 0")
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+async def test_how_large_a_body_may_be_is_said_as_people_read_it(rig, chunked):
+    wire = await rig.connect()
+    framing = b"Transfer-Encoding: chunked\r\n\r\n2000001\r\n" if chunked else b"Content-Length: 33554433\r\n\r\n"
+    wire.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: r\r\nx-request-id: mine\r\n" + framing)
+    status, fields, said = await wire.reply()
+    assert (status, _error(said)["message"]) == (413, "the body is over 32 MiB")
+    assert fields[b"x-request-id"] == b"mine"
+
+
+async def test_a_refused_request_has_an_id_that_the_log_has_too(tmp_path):
+    async with Rig(tmp_path) as rig:
+        ids = [
+            (await rig.ask(b"GET /v1/models HTTP/1.1\r\nHost: r\r\n" + bad + b"\r\n"))[1][b"x-request-id"].decode()
+            for bad in (b"X y: z\r\n", b"Host: r\r\n", b"Content-Length: x\r\n", b"X: " + b"a" * 9000 + b"\r\n")
+        ]
+    assert len(set(ids)) == 4
+    for one in ids:
+        assert [line for line in rig.access() if f" id={one} " in line and " refused " in line]

@@ -119,7 +119,6 @@ async def test_fields_of_the_hop_stay_on_the_hop(rig, engine):
     await rig.routes(replica(0, engine.port))
     _, fields, _ = await rig.ask(chat(b'{"model":"m"}', b"X-Request-Id: mine-1"))
     assert fields == {
-        b"server": b"engine",
         b"x-end": b"2",
         b"x-request-id": b"mine-1",
         b"content-length": b"2",
@@ -132,3 +131,14 @@ async def test_an_engine_that_closes_after_its_answer_is_given_a_new_connection(
     for _ in range(2):
         assert (await rig.ask(chat()))[0] == 200
     assert engine.connections == 2
+
+
+async def test_an_engine_gives_no_page_leave_to_read_the_gateway_and_does_not_say_what_it_is(rig, engine):
+    engine.says(
+        b"HTTP/1.1 200 OK\r\nServer: llama.cpp\r\nAccess-Control-Allow-Origin: http://evil\r\n"
+        b"Access-Control-Allow-Credentials: true\r\nX-Kept: yes\r\nContent-Length: 2\r\n\r\n{}"
+    )
+    await rig.routes(replica(0, engine.port))
+    status, fields, _ = await rig.ask(chat())
+    assert (status, fields[b"x-kept"]) == (200, b"yes")
+    assert not [name for name in fields if name == b"server" or name.startswith(b"access-control-")]

@@ -87,7 +87,7 @@ def test_the_table_on_disk_is_whole_and_for_the_router_only(tmp_path):
 
 def test_a_file_planted_in_its_place_is_not_written_through(tmp_path):
     target = tmp_path / "target"
-    (tmp_path / "routes.new").symlink_to(target)
+    (tmp_path / ".routes.json.new").symlink_to(target)
     remember.save(tmp_path, table())
     assert not target.exists()
 
@@ -110,3 +110,49 @@ async def test_a_damaged_table_on_disk_does_not_keep_a_router_from_starting(tmp_
     async with Rig(tmp_path) as rig:
         await rig.routes(replica(0, engine.port))
         assert (await rig.ask(chat()))[0] == 200
+
+
+async def test_why_there_are_no_routes_is_said_once_then_every_ten_minutes_and_when_it_changes(tmp_path, caplog):
+    """A control plane that is away for days must not fill a disk."""
+    clock, says = FakeClock(), ["refused"] * 5 + ["silence"] * 3
+
+    async def watch():
+        why = says.pop(0)
+        if why == "routes":
+            yield table()
+        raise ControlUnreachable("127.0.0.1:1", why)
+
+    async def sleep(_: float) -> None:
+        clock.now += 5
+        if len(says) == 6:
+            clock.now += 600
+        if not says:
+            raise asyncio.CancelledError
+
+    feed = Feed(Table(HERE, Limits(), FakeClock()), watch, tmp_path, sleep, clock)
+    with pytest.raises(asyncio.CancelledError):
+        await feed.run()
+    said = [record.getMessage().rpartition(" ")[2] for record in caplog.records]
+    assert said == ["refused", "refused", "silence"]
+
+
+async def test_a_loss_after_better_times_is_told_again(tmp_path, caplog):
+    left = 3
+
+    async def watch():
+        nonlocal left
+        left -= 1
+        yield table()
+        raise ControlUnreachable("127.0.0.1:1", "gone")
+
+    async def sleep(_: float) -> None:
+        if not left:
+            raise asyncio.CancelledError
+
+    feed = Feed(Table(HERE, Limits(), FakeClock()), watch, tmp_path, sleep)
+    caplog.set_level("INFO")
+    with pytest.raises(asyncio.CancelledError):
+        await feed.run()
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "gone" in line]) == 3
+    assert said[0] == "routes 1.1: 1 model, live"

@@ -15,6 +15,7 @@ from llmgw.core.identity import Role
 from llmgw.core.views import Routes
 from llmgw.host.machine import machine_id
 from llmgw.pki import authority
+from llmgw.router import main as main_module
 from llmgw.router import remember
 from llmgw.wire.convert import to_wire
 from llmgw.wire.operator import v1
@@ -101,7 +102,7 @@ async def test_a_router_takes_its_routes_from_the_control_plane_and_ends_within_
         file = _config(certificates, _issue(certificates, "r1", Role.ROUTER), port, f"127.0.0.1:{listen}")
         process = await _start(file)
         control.tables.put_nowait(table(replica(0, engine.port, machine=machine_id() or "x", host="127.0.0.1")))
-        await _until(process.stderr, b"1 models, live")
+        await _until(process.stderr, b"1 model, live")
         wire = Wire(*await asyncio.open_connection("127.0.0.1", listen))
         wire.send(chat(b'{"model":"m","stream":true}'))
         await wire.until(b"data: one\n\n")
@@ -178,5 +179,26 @@ async def test_a_state_directory_that_cannot_be_made_is_one_line(certificates):
 async def test_check_says_that_a_good_configuration_is_good(certificates):
     file = _config(certificates, _issue(certificates, "r1", Role.ROUTER), 1, "127.0.0.1:0")
     process = await _start(file, "--check")
-    assert (await process.communicate())[0] == f"{file}: ok\n".encode()
+    assert (await process.communicate())[0] == f"{file}: good: router at 127.0.0.1:0\n".encode()
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["key", "authority"])
+async def test_a_file_of_tls_that_cannot_be_used_is_said_at_the_start(certificates, name):
+    """Else it listens, says that it is ready, and repeats one line for ever."""
+    tls = _issue(certificates, "r1", Role.ROUTER)
+    getattr(tls, name).chmod(0o600)
+    getattr(tls, name).write_text("not PEM")
+    status, line = await _fails(_config(certificates, tls, 1, "127.0.0.1:0"))
+    assert (status, getattr(tls, name).name in line) == (2, True), line
+
+
+def test_a_fault_of_ours_ends_it_with_70_and_its_trace(monkeypatch: pytest.MonkeyPatch, capsys):
+    """1 is what Python gives a program that says nothing of how it ends."""
+
+    def boom(_: Path) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(main_module, "load_router", boom)
+    assert main_module.main(["--config", "x"]) == 70
+    assert "RuntimeError: boom" in capsys.readouterr().err

@@ -1,11 +1,14 @@
 """Which engine a request goes to, and what happens when that one cannot answer it."""
 
+import asyncio
 import socket
 import time
 
 import msgspec
 
-from tests.router.rig import OK, STREAM, Call, StubEngine, chat, replica
+from llmgw.core.routing import TRIES
+from llmgw.router.upstream import EngineConnection, Upstream
+from tests.router.rig import OK, STREAM, Call, StubEngine, chat, chunk, replica
 
 
 def _error(body: bytes) -> dict[str, object]:
@@ -155,3 +158,125 @@ async def test_an_engines_host_that_is_silent_costs_one_second_and_no_request(ri
         began = time.monotonic()
         assert (await rig.ask(chat()))[0] == 200
         assert time.monotonic() - began < 0.4
+
+
+async def _hang(call: Call) -> None:
+    await call.left()
+
+
+async def test_a_request_that_a_hanging_engine_has_goes_elsewhere_when_the_engine_is_withdrawn(rig, engine, other):
+    """A stopped process keeps its connections: only the control plane knows that no answer will come."""
+    engine.script = _hang
+    await rig.routes(replica(0, engine.port))
+    wire = await rig.connect()
+    wire.send(chat())
+    await engine.seen.get()
+    await rig.routes(replica(1, other.port), seq=2)
+    assert (await wire.reply())[0] == 200
+    async with asyncio.timeout(5):
+        await engine.ended.get()
+    assert len(other.calls) == 1
+    wire.close()
+
+
+async def test_another_launch_of_the_same_replica_is_elsewhere(rig, engine, other):
+    engine.script = _hang
+    await rig.routes(replica(0, engine.port))
+    wire = await rig.connect()
+    wire.send(chat())
+    await engine.seen.get()
+    await rig.routes(replica(0, other.port, launch=2), seq=2)
+    assert (await wire.reply())[0] == 200
+    wire.close()
+
+
+async def test_what_nobody_else_can_take_stays_with_its_engine_until_somebody_can(rig, engine, other):
+    """A model that is scaled down has time to end its requests; a later table may bring another replica."""
+    engine.script = _hang
+    await rig.routes(replica(0, engine.port))
+    wire = await rig.connect()
+    wire.send(chat())
+    await engine.seen.get()
+    await rig.routes(seq=2)
+    assert engine.ended.empty()
+    await rig.routes(replica(1, other.port), seq=3)
+    assert (await wire.reply())[0] == 200
+    wire.close()
+
+
+async def test_an_answer_that_has_begun_is_left_to_the_engine_that_was_withdrawn(rig, engine, other):
+    more = asyncio.Event()
+
+    async def script(call: Call) -> None:
+        await call.say(STREAM + chunk(b"data: one\n\n"))
+        await more.wait()
+        await call.say(b"0\r\n\r\n")
+
+    engine.script = script
+    await rig.routes(replica(0, engine.port))
+    wire = await rig.connect()
+    wire.send(chat())
+    await wire.until(b"data: one\n\n")
+    await rig.routes(replica(1, other.port), seq=2)
+    more.set()
+    await wire.until(b"0\r\n\r\n")
+    assert other.calls == []
+    wire.close()
+
+
+async def test_an_engine_that_is_reached_at_another_address_now_keeps_what_it_has(rig, engine, other):
+    async def script(call: Call) -> None:
+        await moved.wait()
+        await call.say(OK)
+
+    moved = asyncio.Event()
+    engine.script = script
+    await rig.routes(replica(0, engine.port))
+    wire = await rig.connect()
+    wire.send(chat())
+    await engine.seen.get()
+    await rig.routes(replica(0, other.port), seq=2)
+    moved.set()
+    assert (await wire.reply())[0] == 200
+    assert other.calls == []
+    wire.close()
+
+
+async def test_a_request_is_moved_six_times_at_most(rig, engine):
+    engine.script = _hang
+    await rig.routes(replica(0, engine.port))
+    wire = await rig.connect()
+    wire.send(chat())
+    for launch in range(2, TRIES + 1):
+        await engine.seen.get()
+        await rig.routes(replica(0, engine.port, launch=launch), seq=launch)
+    last = await engine.seen.get()
+    engine.says(OK)
+    await rig.routes(replica(0, engine.port, launch=99), seq=99)
+    assert (await rig.ask(chat()))[0] == 200  # had the other been moved, it would have come before this one
+    assert len(engine.calls) == TRIES + 1
+    await last.say(OK)
+    assert (await wire.reply())[0] == 200
+    wire.close()
+
+
+async def test_an_engine_that_is_withdrawn_while_it_is_called_is_not_asked(rig, engine, other, monkeypatch):
+    connect, called, go = Upstream.connect, asyncio.Event(), asyncio.Event()
+
+    async def slow(upstream: Upstream) -> EngineConnection:
+        connection = await connect(upstream)
+        if upstream.replica.port == engine.port:
+            called.set()
+            await go.wait()
+        return connection
+
+    monkeypatch.setattr(Upstream, "connect", slow)
+    await rig.routes(replica(0, engine.port))
+    wire = await rig.connect()
+    wire.send(chat())
+    await called.wait()
+    await rig.routes(replica(1, other.port), seq=2)
+    go.set()
+    assert (await wire.reply())[0] == 200
+    assert (engine.calls, len(other.calls)) == ([], 1)
+    wire.close()

@@ -1,5 +1,6 @@
 """An engine's connections: which are kept, for how long, and what is made of silence."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -183,3 +184,26 @@ def test_a_models_name_wins_over_anothers_alias(clock):
     models.update(replace(routes, routes=(routes.routes[0], other)))
     assert models.entry("m").route.model == "m"
     assert models.entry("nope") is None
+
+
+async def test_a_connection_that_was_lost_before_it_was_used_is_no_connection(upstream, monkeypatch):
+    """An engine that accepts and hangs up at once may have been seen to hang up before the request is written; then
+    nobody would ever tell what became of the request."""
+
+    async def connect(factory, host, port):
+        connection, transport = factory(), _Transport()
+        connection.connection_made(transport)
+        connection.connection_lost(None)
+        return transport, connection
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
+    with pytest.raises(ConnectionResetError, match="closed it at once"):
+        await upstream.connect()
+    assert upstream.open == set()
+
+
+def test_a_connection_that_was_lost_is_not_kept(upstream):
+    connection, _ = _connect(upstream)
+    connection.connection_lost(None)
+    assert not upstream.keep(connection)
+    assert upstream.kept() is None

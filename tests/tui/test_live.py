@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
+from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import BadConfig, ControlUnreachable, UnknownModel
+from llmgw.core.identity import Role
 from llmgw.core.safe import safe
-from llmgw.core.views import Gone, NodeState, Noun
+from llmgw.core.state import NodeState
+from llmgw.core.views import Gone, Noun
+from llmgw.pki import authority
 from llmgw.tui import live
 from llmgw.tui.builder import EVENTS_HELD, Builder
 from llmgw.tui.live import LiveFeed
@@ -132,9 +137,22 @@ async def test_a_server_that_answers_no_more_is_given_up(tmp_path: Path, monkeyp
         running.cancel()
 
 
+def remote(directory: Path, *, key: str = "operator.key") -> ClientConfig:
+    authority.init(directory / "pki", "demo")
+    for name in ("operator", "other"):
+        authority.issue(directory / "pki", name, Role.OPERATOR, [], directory)
+    files = TlsFiles(certificate=directory / "operator.crt", key=directory / key, authority=directory / "authority.crt")
+    return ClientConfig(server=(Address("127.0.0.1", 7443),), tls=files)
+
+
 def test_files_that_cannot_be_used_are_said_before_the_screen_is_taken(tmp_path: Path) -> None:
-    with pytest.raises(BadConfig):
-        LiveFeed(ClientConfig())
+    where = remote(tmp_path / "a")
+    LiveFeed(where)
+    with pytest.raises(BadConfig, match="belongs to the key"):
+        LiveFeed(remote(tmp_path / "b", key="other.key"))
+    (tmp_path / "a" / "operator.key").chmod(0o644)
+    with pytest.raises(BadConfig, match="chmod 600"):
+        LiveFeed(where)
 
 
 def test_a_half_snapshot_is_never_shown() -> None:

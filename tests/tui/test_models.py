@@ -1,5 +1,9 @@
 from typing import Any
 
+import pytest
+from textual.widgets import Input
+
+from llmgw.core.catalog import MOST_REPLICAS
 from llmgw.tui.app import Console
 from tests import worlds
 from tests.tui.feeds import FixedFeed, until
@@ -53,7 +57,67 @@ async def test_scale_is_done_after_two_enters_and_says_so() -> None:
         await until(pilot, lambda: app.flashed is not None)
         assert feed.scaled == [("gemma", 3)]
         assert app.flashed is not None
-        assert app.flashed[0] == "scaled gemma 2 → 3, event 48214 "
+        assert app.flashed[0] == "scaled gemma from 2 to 3, event 48214 "
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        (["backspace"], ""),
+        (["backspace", "4"], "4"),
+        (["1", "2", "backspace"], "1"),
+        (["7", "plus", "plus", "minus"], "8"),
+        (["up", "up", "down"], "3"),
+        (["5", "x", "enter"], None),
+    ],
+)
+async def test_the_number_is_edited_from_wherever_the_focus_is(typed: list[str], value: str | None) -> None:
+    """And a letter in the field changes nothing in it: enter goes on to the buttons then."""
+    feed = FixedFeed(worlds.three_nodes())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*MODELS, "s", *typed)
+        field = app.screen.query_one("#number", Input)
+        assert field.value == (value if value is not None else "5")
+        assert feed.scaled == []
+
+
+async def test_letters_meant_for_something_else_do_not_scale() -> None:
+    """Typed after the number was confirmed, and then enter, as a command line would be."""
+    feed = FixedFeed(worlds.three_nodes())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*MODELS, "s", "3", "enter", *"ls", "enter")
+        assert feed.scaled == [] and len(app.screen_stack) == 2, "the focus went back to Cancel"
+
+
+async def test_y_on_scale_does_it() -> None:
+    feed = FixedFeed(worlds.three_nodes())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*MODELS, "s", "y", "3", "y")
+        assert feed.scaled == [], "not from anywhere else"
+        await pilot.press("enter", "y")
+        await until(pilot, lambda: feed.scaled != [])
+
+
+async def test_more_than_a_model_may_have_cannot_be_asked_for() -> None:
+    """The control plane would refuse it; the button is not there to find that out."""
+    feed = FixedFeed(worlds.three_nodes())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*MODELS, "s", *str(MOST_REPLICAS + 1), "enter", "enter")
+        assert len(app.screen_stack) == 3 and feed.scaled == []
+
+
+async def test_a_number_of_several_digits_is_taken_as_it_was_typed() -> None:
+    """The digit that opens the field must not be lost to the next one: 12 would become 2."""
+    feed = FixedFeed(worlds.three_nodes())
+    app = Console(feed)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*MODELS, "s", *"120", "enter", "enter")
+        await until(pilot, lambda: feed.scaled != [])
+        assert feed.scaled == [("gemma", 120)]
 
 
 async def test_one_careless_enter_scales_nothing() -> None:

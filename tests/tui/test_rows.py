@@ -4,11 +4,12 @@ from dataclasses import replace
 import pytest
 
 from llmgw.core.safe import safe
+from llmgw.core.state import NodeState
 from llmgw.core.units import GIB
-from llmgw.core.views import NodeState
 from llmgw.tui.rows import models, nodes, replicas, why
 from llmgw.tui.rows.row import Cell, Column, Row, made, matching, ordered, rough_age
 from llmgw.tui.text import fitted, to_ascii, width
+from llmgw.tui.widgets.header import header
 from llmgw.tui.widgets.layout import Widths
 from tests import worlds
 from tests.tui.feeds import view_of
@@ -59,7 +60,7 @@ def test_a_lost_node_keeps_its_last_figures_and_says_lost() -> None:
     [row] = made(nodes.entries(view_of(replace(worlds.empty(), nodes=(worlds.node("a", NodeState.LOST, ago=252),)))))
     assert text(row, nodes.COLUMNS, "STATE") == "lost"
     assert text(row, nodes.COLUMNS, "FOR") == "4m"
-    assert text(row, nodes.COLUMNS, "PROMISED") == "▓░░░░░░░ 600 MiB of 8 GiB"
+    assert text(row, nodes.COLUMNS, "PROMISED") == "▓░░░░░░░ 600 MiB of 7.5 GiB"
 
 
 @pytest.mark.parametrize(("part", "whole", "drawn"), [(0, 8, "░"), (1, 1000, "▓░"), (9, 8, "▓▓▓▓▓▓▓▓"), (1, 0, "░")])
@@ -67,10 +68,40 @@ def test_a_bar_never_shows_something_as_nothing(part: int, whole: int, drawn: st
     assert nodes.bar(part, whole) == drawn.ljust(8, "░")
 
 
+def test_what_runs_an_older_profile_says_so_and_how_to_change_it() -> None:
+    """In its own row, in its model's, and whole in the lines below the table, where nothing is cut."""
+    view = view_of(worlds.many_states())
+    says = "runs an older profile; scale it down and up to change it"
+    [model] = [row for row in made(models.entries(view, ())) if row.key == "qwen3-0.6b-instruct"]
+    assert model.cells[-1].text == says and f"qwen3-0.6b-instruct/0 {says}" in model.detail
+    [replica] = [row for row in made(replicas.entries(view, "node03")) if row.key == "qwen3-0.6b-instruct/0"]
+    assert replica.cells[-1].text == says and replica.detail == (f"qwen3-0.6b-instruct/0 {says}",)
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    one = worlds.replica("gemma", 0, "node01")
+    row = replicas.row(replace(one, shards=(replace(one.shards[0], host="::1"),)), False)
+    assert text(row, replicas.COLUMNS, "SERVES AT") == "[::1]:21000"
+
+
+def test_a_replica_of_a_node_that_is_away_may_still_serve() -> None:
+    """In its own row, on its node's screen and as a count in its model's row and in the header: the same number."""
+    world = worlds.three_nodes()
+    gone = tuple(replace(one, state=NodeState.UNREACHABLE) for one in world.nodes)
+    told = tuple(replace(one, ready=0, away=one.ready) for one in world.models)
+    view = view_of(replace(world, nodes=gone, models=told))
+    rows = made(models.entries(view, {"gemma"}))
+    assert text(rows[0], models.COLUMNS, "READY") == "0/2, 2 away"
+    assert {text(row, models.COLUMNS, "WHAT") for row in rows if row.depth} == {"node away, may still serve"}
+    on = made(replicas.entries(view, next(iter(view.replicas.all.values())).shards[0].node))
+    assert text(on[0], replicas.COLUMNS, "WHAT") == "node away, may still serve"
+    assert "replicas 0/2, 2 away" in header(view, safe("x"), worlds.T0, 160, read_only=False, note=safe("")).plain
+
+
 def test_a_failed_replica_counts_down_to_its_next_attempt() -> None:
     rows = made(replicas.entries(view_of(worlds.one_node_lost()), "node03"))
     what = rows[0].cells[-1]
-    assert what.drawn(worlds.T0) == "exit 137 after 41s, killed, attempt 3 in 38s"
+    assert what.drawn(worlds.T0) == "was ended by signal 9, attempt 3 in 38s"
     assert what.drawn(worlds.T0 + 30).endswith("in 8s")
     assert what.drawn(worlds.T0 + 90).endswith("in 0s")
 
@@ -100,6 +131,7 @@ def test_ascii_keeps_the_width() -> None:
     for given in ("▓░ é 日本 ⏎␛ ▸▼ ─┌ ｆ", "plain"):
         assert to_ascii(given).isascii()
         assert len(to_ascii(given)) == width(safe(given))
+    assert to_ascii("2 → 3 replicas") == "2 ->3 replicas"
 
 
 def widths(room: int, *columns: Column) -> dict[str, int]:

@@ -2,12 +2,41 @@ from dataclasses import replace
 from typing import Any
 
 from llmgw.tui.app import Console
+from llmgw.tui.rows import why as rows
 from llmgw.tui.screens import why
 from llmgw.tui.view import Link
+from llmgw.tui.widgets.line import Line
 from tests import worlds
 from tests.tui.feeds import FixedFeed, view_of
 
 SIZE = (100, 30)
+
+
+def test_why_says_how_many_replicas_are_away() -> None:
+    """Of those that count as placed: without it nobody could tell why placed ones are not ready."""
+    assert rows.head(worlds.nothing_fits().whys["llama4"], away=2)[1].endswith("; 2 replicas away, may still serve")
+
+
+async def test_an_unknown_model_has_no_replicas_to_look_at() -> None:
+    """The key is hinted where there is a row for it, once the answer is there."""
+    for model, count in (("nosuch", 0), ("llama4", 4)):
+        app = Console(FixedFeed(worlds.nothing_fits()))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("colon", *f"why {model}", "enter")
+            await pilot.pause()
+            assert ("its replicas" in str(app.screen.query_one("#hints", Line).render())) is (count > 0)
+
+
+async def test_what_was_wrong_is_read_to_its_end() -> None:
+    """It is all that there is to say, so it gets the room of the table."""
+    many = {f"model-number-{number}": worlds.nothing_fits().whys["llama4"] for number in range(8)}
+    long = replace(worlds.three_nodes(), whys=many)
+    app = Console(FixedFeed(long))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("colon", *"why nosuch", "enter")
+        await pilot.pause()
+        drawn = "".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert "model-number-7" in drawn
 
 
 def test_every_node_says_why_not(snap_compare: Any) -> None:

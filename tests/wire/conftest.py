@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -78,6 +79,37 @@ def nothing_is_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     gc.collect()
     assert not [record.getMessage() for record in caplog.records if record.name == "asyncio"]
+
+
+class Log(logging.Handler):
+    """What the server logs, without the peer's address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._more = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        assert "\n" not in line
+        self.lines.append(line.partition(": ")[2])
+        self._more.set()
+
+    async def next(self) -> str:
+        """Take the first line that was not taken."""
+        while not self.lines:
+            self._more.clear()
+            await self._more.wait()
+        return self.lines.pop(0)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[Log]:
+    caplog.set_level(logging.INFO, "llmgw.wire")
+    handler = Log()
+    logging.getLogger("llmgw.wire").addHandler(handler)
+    yield handler
+    logging.getLogger("llmgw.wire").removeHandler(handler)
 
 
 class Service(operator.OperatorBase):

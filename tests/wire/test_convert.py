@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from llmgw.core import events, facts, refusals, shard, views
 from llmgw.core.errors import BadMessage
 from llmgw.core.refusals import Refusal
+from llmgw.core.state import NodeState
 from llmgw.wire import convert
 from llmgw.wire.agent import v1 as agent
 from llmgw.wire.convert import decode, enum_from_wire, from_wire, to_wire
@@ -32,7 +33,7 @@ UNIONS = {
 ASKED = {"AboutRequest", "WatchRequest", "WhyModelRequest", "ScaleModelRequest", "WatchRoutesRequest"}
 """Messages without a counterpart: what a caller asks is the arguments of a method."""
 
-CORE = {
+CORE = {"NodeState": NodeState} | {
     value.__name__: value
     for module in (facts, views, refusals, events, shard)
     for value in vars(module).values()

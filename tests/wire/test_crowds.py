@@ -11,6 +11,7 @@ from llmgw.core.errors import BadMessage, ControlFault
 from llmgw.core.identity import Role
 from llmgw.wire.agent import v1 as agent
 from llmgw.wire.channel import Channel
+from llmgw.wire.facts import v1 as facts
 from llmgw.wire.operator import v1 as operator
 from llmgw.wire.server import Limits
 
@@ -140,6 +141,26 @@ async def test_answers_that_are_not_read_do_not_heap_up(serve, raw, caplog):
             await thief.drain()
             await asyncio.sleep(0)
     assert "closed: it does not read its answers" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (lambda: [facts.ShardReport()] * 100_000, "its bytes would have more than 50000 parts"),
+        (lambda: [facts.ShardReport(shard="s", host="h", launch=1)] * 20_000, "its bytes would have more than 50000"),
+        (lambda: [facts.ShardReport(host="x" * 70_000)] * 60, r"its length is 42\d+ bytes; at most 4194304 are taken"),
+    ],
+)
+async def test_a_message_that_nobody_would_take_is_refused_before_it_is_sent(serve, make_files, report, words):
+    """Else its sender waits for a reader, and takes the wait for the other end's silence."""
+    served = await serve()
+    channel = Channel("127.0.0.1", served.port, make_files("a1", Role.AGENT))
+    async with within(), channel, channel.link(LINK, agent.AgentMessage, agent.ControlMessage) as link:
+        large = agent.AgentMessage(report=agent.Report(shards=report()))
+        with pytest.raises(BadMessage, match=words):
+            await link.send(large, timeout=0.05)
+        await link.send(agent.AgentMessage(leaving=agent.Leaving(reason="small")))
+        assert (await anext(link)).refused.text == "small", "the link is still of use"
 
 
 async def test_an_answer_that_is_too_large_is_our_fault_and_is_not_sent(serve, make_files, caplog):

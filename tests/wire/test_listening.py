@@ -30,7 +30,7 @@ async def test_a_socket_that_nobody_listens_on_is_replaced_and_others_are_not(se
     (tmp_path / "file").write_text("precious")
     with pytest.raises(Rejected, match="something that is no socket is there"):
         await served.server.listen_unix(tmp_path / "file")
-    with pytest.raises(Rejected, match="group 'nobody-has-this' of the socket does not exist"):
+    with pytest.raises(Rejected, match="group 'nobody-has-this' does not exist"):
         await served.server.listen_unix(tmp_path / "other.sock", group="nobody-has-this")
     with pytest.raises(Rejected, match="no such file or directory"):
         await served.server.listen_unix(tmp_path / "no" / "such.sock")

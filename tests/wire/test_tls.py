@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from llmgw.core.errors import BadConfig, ControlUnreachable, LlmgwError, PeerNotTrusted
@@ -161,7 +162,8 @@ REFUSED_SERVERS = {
     ),
     "C20 signed by itself": lambda: (leaf(root("x"), [CONTROL, *LOCAL], [SERVER]), "is of another authority than ours"),
     "C21 another host": lambda: (
-        leaf(BELOW, [CONTROL, DNS("cp.lab"), IP("192.0.2.1")], [SERVER]), "for other addresses: cp.lab, 192.0.2.1"
+        leaf(BELOW, [CONTROL, DNS("cp.lab"), IP("192.0.2.1")], [SERVER]),
+        "for other addresses: cp.lab, 192.0.2.1; issue it again with --address 127.0.0.1, or dial one of those$",
     ),
     "C24 an address as a DNS name": lambda: (leaf(BELOW, [CONTROL, DNS("127.0.0.1")], [SERVER]), "other addresses"),
     "C23 a wildcard": lambda: (leaf(BELOW, [CONTROL, *LOCAL, DNS("*.lab")], [SERVER]), "has a wildcard"),
@@ -190,7 +192,9 @@ async def test_a_name_that_stands_in_the_common_name_only_does_not_count(serve, 
     shown = leaf(BELOW, [CONTROL], [SERVER], name="localhost")
     served = await serve(files=files(tmp_path / "control", shown, ROOT, BELOW))
     async with within(), Channel("localhost", served.port, operators_files) as channel:
-        with pytest.raises(PeerNotTrusted, match="for other addresses: none"):
+        with pytest.raises(
+            PeerNotTrusted, match=r"for other addresses: none; issue it again with --address localhost$"
+        ):
             await channel.call(OPERATOR + "About", operator.AboutRequest(), operator.AboutView)
 
 
@@ -260,16 +264,61 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, broken, how):
         tls.own_identity(given)
         tls.client_context(given)
     assert "\n" not in str(raised.value)
-    assert path.name in str(raised.value) or broken == "key"
-    if how == "missing":
-        assert "no such file" in str(raised.value)
+    ways = {"key": "must be a private key in PEM form", "missing": "cannot be read: no such file or directory"}
+    rule = ways.get(how) or ways.get(broken) or "must hold whole certificates in PEM form"
+    assert str(raised.value).startswith(f"{path}: {rule}; make ")
+    assert str(raised.value).endswith(" with `llmgw pki issue`, or name another file in `tls:`")
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path):
     given = files(tmp_path, leaf(BELOW, [OP]), ROOT)
     files(tmp_path / "other", leaf(BELOW, [OP]), ROOT).key.replace(given.key)
-    with pytest.raises(BadConfig, match=r"tls.crt: must be the PEM certificate that belongs to the key"):
+    with pytest.raises(BadConfig) as raised:
         tls.client_context(given)
+    fact = f"{given.certificate}: must be the certificate that belongs to the key {given.key}; it is of another key"
+    assert str(raised.value) == f"{fact}; `llmgw pki issue` makes both together"
+
+
+def with_password(key):
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x"))
+    return key.private_bytes(*form)
+
+
+KEYS = {
+    "the certificate instead": (lambda holder: holder.pem, "must be a private key in PEM form"),
+    "DER": (lambda holder: holder.key.private_bytes(*DER_FORM), "must be a private key in PEM form"),
+    "with a password": (lambda holder: with_password(holder.key), "is a key with a password, .*; store it without one"),
+    "of another kind": (lambda holder: pem_of(weak_rsa()), "belongs to the key .*; it is of another key"),
+}
+DER_FORM = (serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def pem_of(key):
+    return key.private_bytes(serialization.Encoding.PEM, *DER_FORM[1:])
+
+
+@pytest.mark.parametrize("case", KEYS)
+def test_what_is_wrong_with_a_key_is_said(tmp_path, case):
+    make, words = KEYS[case]
+    holder = leaf(BELOW, [OP])
+    given = files(tmp_path, holder, ROOT)
+    given.key.write_bytes(make(holder))
+    with pytest.raises(BadConfig, match=f"^{tmp_path}/tls.*: .*{words}") as raised:
+        tls.client_context(given)
+    assert "[ssl]" not in str(raised.value).lower() and "pem lib" not in str(raised.value).lower()
+
+
+def test_half_a_chain_is_no_certificate_file(tmp_path):
+    given = files(tmp_path, leaf(BELOW, [OP]), ROOT, BELOW)
+    given.certificate.write_bytes(given.certificate.read_bytes()[:-100])
+    with pytest.raises(BadConfig, match=r"tls\.crt: must hold whole certificates in PEM form"):
+        tls.client_context(given)
+
+
+def test_text_in_any_script_may_stand_between_certificates(tmp_path):
+    given = files(tmp_path, leaf(BELOW, [OP]), ROOT)
+    given.certificate.write_bytes("für Jürgen\n".encode("latin-1") + given.certificate.read_bytes())
+    assert tls.own_identity(given).name == "op"
 
 
 @pytest.mark.parametrize(

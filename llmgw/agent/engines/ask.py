@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from llmgw.agent.engines.adapter import Adapter, Ready
-from llmgw.core.local import Process
+from llmgw.core.local_shard import Process
 
 TIMEOUT = 5.0
 _MOST = 1 << 20

@@ -5,24 +5,26 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmgw.host import files
+
 PROCESS, EXIT = "process.json", "exit.json"
 
 
 def read(directory: Path, name: str) -> dict[str, object]:
-    """Return the object in a file, empty when there is none that can be read: what is unknown is not trusted."""
+    """Return the object in a file, empty when there is no file or it holds something else: that is not trusted.
+
+    Raises OSError when it cannot be read: that says nothing about a process.
+    """
     try:
         found = json.loads((directory / name).read_bytes())
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def write(directory: Path, name: str, content: Mapping[str, object]) -> None:
     """Replace a file. Raises OSError."""
-    beside = directory / f"{name}.new"
-    beside.touch(mode=0o600)
-    beside.write_text(json.dumps(content))
-    beside.replace(directory / name)
+    files.replace(directory / name, json.dumps(content).encode())
 
 
 def number(said: Mapping[str, object], name: str) -> int:
@@ -32,7 +34,7 @@ def number(said: Mapping[str, object], name: str) -> int:
 
 
 def remove(directory: Path) -> None:
-    """Remove both files."""
+    """Remove both files. Raises OSError."""
     for name in (PROCESS, EXIT):
         with contextlib.suppress(FileNotFoundError):
             (directory / name).unlink()

@@ -15,6 +15,9 @@ from llmgw.core.names import NodeName, ShardId
 MARK = "LLMGW_ENGINE"
 """The environment variable that holds an engine's mark."""
 
+MARKED = f"{MARK}="
+"""What the word in the environment begins with."""
+
 
 class LaunchFailed(Exception):
     """No process was started; the text is one line for the operator."""
@@ -37,11 +40,12 @@ class Owner:
 
     def mark(self, shard: ShardId, launch: int) -> str:
         """The mark of one launch of one shard."""
-        return f"{self.marks(shard)}{launch}"
+        return f"{self._ours}{shard}/{launch}"
 
-    def marks(self, shard: ShardId) -> str:
-        """What the marks of all launches of a shard begin with."""
-        return f"{self._ours}{shard}/"
+    def marks(self, shard: ShardId, mark: str) -> bool:
+        """Whether `mark` is of any launch of this shard."""
+        start, _, launch = mark.rpartition("/")
+        return start == f"{self._ours}{shard}" and launch.isdecimal()
 
     def owns(self, mark: str) -> bool:
         """Whether `mark` is of an engine of ours."""
@@ -83,20 +87,23 @@ class Alive(Protocol):
         """Of the engine itself."""
 
     async def ended(self) -> Exit:
-        """Wait until the engine and all that it started are gone. Cancelling it does nothing to them."""
+        """Wait until the engine and all that it started are gone. Cancelling it does nothing to them.
+
+        Raises OSError where the kernel does not say; then nothing is known.
+        """
 
     async def stop(self, grace: float) -> None:
         """Ask the engine and all that it started to end, end them after `grace` seconds; returns when they are gone."""
 
 
 class Launcher(Protocol):
-    """One form of launching."""
+    """One form of launching. What cannot be found out raises Unknown or OSError, and is never taken for an end."""
 
     async def start(self, task: Task) -> Alive:
-        """Start the engine, or raise LaunchFailed."""
+        """Start the engine, ending what may be left of earlier launches of its shard; or raise LaunchFailed."""
 
     async def find(self, shard: ShardId, launch: int, directory: Path) -> Alive | Exit | None:
         """Return what became of a launch: it runs, it ended, or None when nothing of it is known any more."""
 
     async def clear(self, shard: ShardId, directory: Path) -> None:
-        """Drop what is kept of an ended launch."""
+        """Drop what is kept of ended launches; what of them still runs, unknown to all, is ended."""

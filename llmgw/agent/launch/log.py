@@ -26,16 +26,21 @@ def fresh(log: Path) -> None:
 
 def bound(log: Path, longest: int = LONGEST, kept: int = KEPT) -> None:
     """Keep the log short. The engine holds the file open, so it is emptied in place; what it prints between copying
-    and emptying is lost."""
+    and emptying is lost. Raises OSError; four times too long it is emptied even where no copy can be made, since it
+    may be what fills the disk."""
     try:
         length = log.stat().st_size
-        if length <= longest:
-            return
-        previous(log).write_bytes(_end(log, kept))
-        previous(log).chmod(0o600)
-        os.truncate(log, 0)
     except FileNotFoundError:
         return
+    if length <= longest:
+        return
+    try:
+        previous(log).write_bytes(_end(log, kept))
+        previous(log).chmod(0o600)
+    except OSError:
+        if length <= 4 * longest:
+            raise
+    os.truncate(log, 0)
 
 
 def tail(log: Path, launched_at: float = 0.0) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,8 @@ _POLL = 0.25
 def started_at(pid: int) -> int | None:
     """When process `pid` started, in the kernel's ticks since its boot; None when there is none or it is a zombie.
 
-    With the boot id it tells a process from any later one of the same pid.
+    With the boot id it tells a process from any later one of the same pid. Raises OSError when the kernel does not
+    say, as to an agent without a free descriptor: that is not "gone".
     """
     fields = _stat(pid)
     return None if fields is None or fields[0] in ("Z", "X") else int(fields[19])
@@ -34,13 +35,14 @@ def environment(pid: int) -> tuple[str, ...]:
 
 
 def members(session: int) -> tuple[int, ...]:
-    """The processes of a session that are not zombies.
+    """The processes of a session that are not zombies, its leader first.
 
     Session 0 is everybody whose session began outside our namespace, and 1 is init's: neither is ever an engine's.
     """
     if session <= 1:
         return ()
-    return tuple(pid for pid in _all() if (f := _stat(pid)) and f[0] not in ("Z", "X") and int(f[3]) == session)
+    found = [pid for pid in _all() if (f := _shown(pid)) and f[0] not in ("Z", "X") and int(f[3]) == session]
+    return tuple(sorted(found, key=lambda pid: pid != session))
 
 
 def session(pid: int) -> int:
@@ -49,9 +51,16 @@ def session(pid: int) -> int:
     return int(fields[3]) if fields else 0
 
 
-def carrying(start: str) -> tuple[int, ...]:
-    """The processes with a word in their environment that begins with `start`."""
-    return tuple(pid for pid in _all() if any(word.startswith(start) for word in environment(pid)))
+def carrying(fits: Callable[[str], bool]) -> tuple[int, ...]:
+    """The processes, ours not among them, with a word `NAME=value` in their environment that fits."""
+    own = os.getpid()
+    return tuple(pid for pid in _all() if pid != own and any(map(fits, environment(pid))))
+
+
+def cpu_time(pid: int) -> float:
+    """Seconds of CPU that the processes of `pid`'s session used, of those that are there now. Raises OSError."""
+    ticks = sum(int(f[11]) + int(f[12]) for member in members(session(pid)) if (f := _stat(member)))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def gone(pid: int, started: int) -> None:
@@ -74,20 +83,27 @@ async def gone(pid: int, started: int) -> None:
 
 
 async def end_session(session: int, grace: float) -> None:
-    """End every process of a session: SIGTERM, SIGKILL after `grace` seconds; returns when none is left.
+    """End every process of a session; see `end`."""
+    await end(lambda: members(session), grace)
+
+
+async def end(who: Callable[[], Collection[int]], grace: float) -> None:
+    """End every process that `who` names, asked again until it names none: SIGTERM, SIGKILL after `grace` seconds.
+
+    They are told in the order in which they are named: an engine told after its child may be seen to end of that.
 
     A process that the kernel does not let go is given up after 5 more seconds.
     """
     for sign, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                while pids := members(session):
+                while pids := who():
                     _signal(pids, sign)
                     await asyncio.gather(*(gone(pid, at) for pid in pids if (at := started_at(pid)) is not None))
                 return
 
 
-def _signal(pids: tuple[int, ...], sign: signal.Signals) -> None:
+def _signal(pids: Collection[int], sign: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, sign)
@@ -114,12 +130,20 @@ def _watched(pid: int) -> Iterator[int | None]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on; the name before it may hold anything."""
+    """The fields of /proc/PID/stat from the state on; the name before it may hold anything. None: no such process."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return text.rpartition(")")[2].split()
+
+
+def _shown(pid: int) -> list[str] | None:
+    """As `_stat`, also None for a process that is hidden from us: it is none of ours."""
+    try:
+        return _stat(pid)
+    except PermissionError:
+        return None
 
 
 def _words(pid: int, file: str) -> tuple[str, ...]:

@@ -1,6 +1,11 @@
-"""How are engines launched under systemd? Each as a transient service of its own, which keeps its exit status."""
+"""How are engines launched under systemd? Each as a transient service of its own, which keeps its exit status.
+
+A `systemctl` that fails says nothing about an engine: it is asked again.
+"""
 
 import asyncio
+import contextlib
+import logging
 import os
 import shlex
 from collections.abc import Mapping
@@ -9,8 +14,11 @@ from pathlib import Path
 
 from llmgw.agent.launch import files, pids
 from llmgw.agent.launch.launcher import MARK, Alive, Exit, LaunchFailed, Owner, Task
+from llmgw.agent.patience import Grievance, Unknown, until_done
 from llmgw.agent.run import run
 from llmgw.core.names import ShardId, file_name
+
+_log = logging.getLogger(__name__)
 
 FORM = "systemd"
 _TIMEOUT = 30.0
@@ -60,7 +68,7 @@ class _Unit:
 
     @property
     def alive(self) -> bool:
-        """A main process exists. Without one MainPID is 0, which names our own process group: never signal that."""
+        """It runs. Without a main process MainPID is 0, which names our own process group: never signal that."""
         return self.pid > 1 and self.active in ("active", "activating", "reloading")
 
     @property
@@ -79,13 +87,20 @@ class SystemdLauncher:
     async def start(self, task: Task) -> Alive:
         """Start the engine, or raise LaunchFailed."""
         name, mark = unit_name(task.shard), self._owner.mark(task.shard, task.launch)
-        await self._make_room(name)
+        try:
+            await self._make_room(name)
+        except Unknown as error:
+            raise LaunchFailed(str(error)) from None
         files.remove(task.directory)
         ran = await run(_command(name, mark, task), timeout=_TIMEOUT)
-        if not ran.ok:
+        if ran.status:
             raise LaunchFailed(f"systemd-run: {ran.words()}")
-        unit = await _show(name)
-        files.write(task.directory, files.PROCESS, {"form": FORM, "mark": mark, "invocation": unit.invocation})
+        unit = await _shown(name)
+        if not ran.ok and unit.mark != mark:
+            raise LaunchFailed(f"systemd-run: {ran.words()}")
+        # Without this file the mark must do.
+        with contextlib.suppress(OSError):
+            files.write(task.directory, files.PROCESS, {"form": FORM, "mark": mark, "invocation": unit.invocation})
         return _Service(name, unit)
 
     async def find(self, shard: ShardId, launch: int, directory: Path) -> Alive | Exit | None:
@@ -101,10 +116,12 @@ class SystemdLauncher:
         return service if unit.alive else await service.ended()
 
     async def clear(self, shard: ShardId, directory: Path) -> None:
-        """Drop what is kept of an ended launch."""
+        """Drop what is kept of ended launches; what of them still runs, unknown to all, is ended."""
         name = unit_name(shard)
         if self._owner.owns((await _show(name)).mark):
             await _unload(name)
+            if self._owner.owns((await _show(name)).mark):
+                raise Unknown(f"{name} is still loaded")
         files.remove(directory)
 
     async def _make_room(self, name: str) -> None:
@@ -121,14 +138,14 @@ class _Service:
     def __init__(self, name: str, unit: _Unit) -> None:
         self._name, self.pid = name, unit.pid
         self._invocation = unit.invocation
-        self._started = pids.started_at(unit.pid) if unit.alive else None
+        self._started = pids.started_at(unit.pid) if unit.pid > 1 else None
 
     async def ended(self) -> Exit:
         """Wait until the main process is gone and the service manager has seen it and ended the rest of its group."""
         if self._started is not None:
             await pids.gone(self.pid, self._started)
         for _ in range(round(_SETTLE / _LOOK)):
-            unit = await _show(self._name)
+            unit = await _shown(self._name)
             if unit.invocation != self._invocation:
                 return Exit()  # stopped and unloaded
             if unit.active in ("failed", "inactive") or not unit.pid:
@@ -164,9 +181,17 @@ async def _unload(name: str) -> None:
     await run(["systemctl", "reset-failed", name], timeout=_TIMEOUT)
 
 
+async def _shown(name: str) -> _Unit:
+    """The unit, asked for until there is an answer."""
+    return await until_done(lambda: _show(name), Grievance(_log, f"{name} is not known to run or not"))
+
+
 async def _show(name: str) -> _Unit:
+    """The unit as it is now. Raises Unknown when the service manager does not say."""
     ran = await run(["systemctl", "show", f"--property={_SHOWN}", name], timeout=_TIMEOUT)
     said = dict(line.partition("=")[::2] for line in ran.out.splitlines())
+    if not ran.ok or "LoadState" not in said:
+        raise Unknown(f"systemctl show: {ran.words()}")
     return _Unit(
         loaded=said.get("LoadState") == "loaded",
         active=said.get("ActiveState", ""),

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 from llmgw.cli.local import leftovers
 from llmgw.cli.local.check import lists
@@ -14,9 +13,11 @@ from llmgw.client import ControlClient
 from llmgw.config.client import ClientConfig
 from llmgw.config.load import load_client
 from llmgw.core.errors import ClusterCannot
+from llmgw.core.fold import Fold
 from llmgw.core.safe import safe
 from llmgw.core.shard import ShardState
-from llmgw.core.views import Gone, ModelView, NodeState, NodeView, Noun, Page, ReplicaView
+from llmgw.core.state import NodeState
+from llmgw.core.views import Noun
 
 CONTROL, ROUTER = "llmgwd", "router"
 _UP = 120.0
@@ -25,32 +26,8 @@ _UP = 120.0
 Say = Callable[[str], None]
 
 
-@dataclass
-class Seen:
+class Seen(Fold):
     """What the watch stream has shown so far."""
-
-    nodes: dict[str, NodeView] = field(default_factory=dict)
-    models: dict[str, ModelView] = field(default_factory=dict)
-    replicas: dict[str, ReplicaView] = field(default_factory=dict)
-
-    def take(self, page: Page) -> None:
-        """Add a page."""
-        if page.first:
-            self.nodes, self.models, self.replicas = {}, {}, {}
-        for item in page.items:
-            match item:
-                case NodeView():
-                    self.nodes[item.name] = item
-                case ModelView():
-                    self.models[item.name] = item
-                case ReplicaView():
-                    self.replicas[item.id] = item
-                case Gone(noun=Noun.NODES):
-                    self.nodes.pop(item.name, None)
-                case Gone(noun=Noun.MODELS):
-                    self.models.pop(item.name, None)
-                case Gone(noun=Noun.REPLICAS):
-                    self.replicas.pop(item.name, None)
 
     @property
     def nodes_ready(self) -> int:
@@ -102,7 +79,7 @@ class LocalCluster:
     async def start_agent(self, node: str) -> Child:
         """Start a node's agent."""
         config = self.plan.directory / "nodes" / node / "agent.yaml"
-        return await self.children.start(node, "llmgw.agent.main", config)
+        return await self.children.start(node, "llmgw.agent.main", config, kept=True)
 
     async def until(self, true: Callable[[Seen], bool], *, timeout: float = _UP, say: Say | None = None) -> Seen:
         """Watch until `true`; ClusterCannot tells what there was instead when `timeout` seconds have passed."""
@@ -112,12 +89,13 @@ class LocalCluster:
                 pages = client.watch((Noun.NODES, Noun.MODELS, Noun.REPLICAS), follow=True)
                 async with contextlib.aclosing(pages):
                     async for page in pages:
-                        seen.take(page)
+                        if seen.take(page) is None:
+                            continue
                         for line in seen.lines():
                             if say and line not in told:
                                 say(line)
                             told.add(line)
-                        if (page.complete or not page.snapshot) and true(seen):
+                        if true(seen):
                             return seen
         except TimeoutError:
             pass
@@ -146,7 +124,8 @@ class LocalCluster:
 async def running(plan: Plan, say: Say = lambda _: None) -> AsyncIterator[LocalCluster]:
     """Bring the cluster up, yield it once all its processes run, and leave nothing of it running behind.
 
-    A process that ends by itself meanwhile ends the body, and ClusterCannot tells its last lines.
+    When the control plane or the router ends by itself meanwhile, that ends the body, and ClusterCannot tells its last
+    lines. An agent is started again.
     """
     with claimed(plan.directory):
         await leftovers.end_all(plan.directory)
@@ -154,7 +133,7 @@ async def running(plan: Plan, say: Say = lambda _: None) -> AsyncIterator[LocalC
         say(f"made an authority and certificates in {plan.directory}")
         try:
             async with asyncio.TaskGroup() as group:
-                children = Children(plan.directory, group)
+                children = Children(plan.directory, group, say)
                 cluster = LocalCluster(plan, made, children)
                 try:
                     await _start(cluster, say)

@@ -10,9 +10,9 @@ from llmgw.tui.rows.row import EMPTY, Cell, Column, Entry, Row, Tone, indented
 COLUMNS = (
     Column(safe("SEQ"), most=16),
     Column(safe("AT"), most=8),
-    Column(safe("KIND"), most=18, spare=2),
+    Column(safe("KIND"), most=18),
     Column(safe("SUBJECT"), most=28),
-    Column(safe("WHAT"), most=80, least=40),
+    Column(safe("WHAT"), most=80, least=24),
     Column(safe("CAUSE"), right=True, spare=1),
     Column(safe("BY"), most=16, spare=3),
 )

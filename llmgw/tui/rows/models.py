@@ -5,10 +5,10 @@ from collections.abc import Container, Iterable
 from llmgw.core.refusals import Verdict, counts
 from llmgw.core.safe import Safe, safe
 from llmgw.core.shard import ShardState
-from llmgw.core.units import size
+from llmgw.core.units import several, size
 from llmgw.core.views import ModelState, ModelView, ReplicaView
 from llmgw.tui.rows import replicas as replica_rows
-from llmgw.tui.rows.row import EMPTY, Cell, Column, Entry, Row, Tone, counted, indented
+from llmgw.tui.rows.row import EMPTY, Cell, Column, Entry, Row, Tone, indented
 from llmgw.tui.view import View
 
 COLUMNS = (
@@ -51,7 +51,7 @@ def entries(view: View, opened: Container[str]) -> Iterable[Entry]:
             yield name, orphan_row, (name, replicas, mark)
         if name in opened:
             for replica in replicas:
-                yield replica.id, replica_row, (replica,)
+                yield replica.id, replica_row, (replica, view.is_away(replica))
 
 
 def row(model: ModelView, replicas: tuple[ReplicaView, ...], mark: Safe) -> Row:
@@ -60,7 +60,7 @@ def row(model: ModelView, replicas: tuple[ReplicaView, ...], mark: Safe) -> Row:
     cells = (
         Cell(safe(model.name)),
         Cell(safe(model.state.value), TONES[model.state]),
-        Cell(safe(f"{model.ready}/{model.wanted}"), ready, order=model.ready - model.wanted),
+        Cell(ready_of(model.ready, model.wanted, model.away), ready, order=model.ready - model.wanted),
         Cell(_nodes(replicas), Tone.QUIET),
         Cell(safe("")),
         Cell(safe(f"{model.context}"), order=model.context),
@@ -80,8 +80,13 @@ def orphan_row(name: str, replicas: tuple[ReplicaView, ...], mark: Safe) -> Row:
     return indented(Row(key=name, cells=(*cells, what)), mark)
 
 
-def replica_row(replica: ReplicaView) -> Row:
-    """The row of one replica, under its model."""
+def ready_of(ready: int, wanted: int, away: int) -> Safe:
+    """`1/3`, or `0/3, 3 away`: those that were ready when their node was last heard may still serve."""
+    return safe(f"{ready}/{wanted}" + (f", {away} away" if away else ""))
+
+
+def replica_row(replica: ReplicaView, away: bool) -> Row:
+    """The row of one replica, under its model; `away`: a node of it says nothing now."""
     cells = (
         Cell(safe(f"/{replica.id.rpartition('/')[2]}")),
         replica_rows.state(replica),
@@ -89,7 +94,7 @@ def replica_row(replica: ReplicaView) -> Row:
         Cell(replica_rows.nodes(replica)),
         Cell(safe(""), Tone.QUIET, at=replica.since),
         *(Cell(safe("")),) * 4,
-        replica_rows.what(replica),
+        replica_rows.what(replica, away),
     )
     return indented(Row(key=replica.id, cells=cells, detail=tuple(replica_rows.detail(replica)), depth=1), _UNDER)
 
@@ -97,7 +102,7 @@ def replica_row(replica: ReplicaView) -> Row:
 def refused(model: ModelView) -> Safe:
     """`3 nodes: 2 not now, 1 never`."""
     of = counts(model.refusals)
-    return safe(f"{counted(len(model.refusals), 'node')}: {of[Verdict.NOT_NOW]} not now, {of[Verdict.NEVER]} never")
+    return safe(f"{several(len(model.refusals), 'node')}: {of[Verdict.NOT_NOW]} not now, {of[Verdict.NEVER]} never")
 
 
 def _nodes(replicas: tuple[ReplicaView, ...]) -> Safe:
@@ -111,6 +116,8 @@ def _what(model: ModelView, replicas: tuple[ReplicaView, ...]) -> Cell:
     failing = next((cell for cell in map(replica_rows.what, replicas) if cell.tone is Tone.BAD), None)
     if failing is not None:
         return failing
+    if any(replica.outdated for replica in replicas):
+        return Cell(replica_rows.OUTDATED, Tone.WARN)
     if model.wanted != model.declared:
         return Cell(safe(f"scaled; the file says {model.declared}"), Tone.QUIET)
     return Cell(safe(""))
@@ -119,7 +126,7 @@ def _what(model: ModelView, replicas: tuple[ReplicaView, ...]) -> Cell:
 def _detail(model: ModelView, replicas: tuple[ReplicaView, ...]) -> list[Safe]:
     lines = [safe(f"{refusal.node}: {refusal.verdict.value}: {refusal}") for refusal in model.refusals]
     for replica in replicas:
-        if replica.state is ShardState.FAILED:
+        if replica.state is ShardState.FAILED or replica.outdated:
             lines += replica_rows.detail(replica)
     if model.aliases:
         lines.append(safe(f"also called {', '.join(model.aliases)}"))

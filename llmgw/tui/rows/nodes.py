@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from llmgw.core.safe import Safe, safe
+from llmgw.core.state import NodeState
 from llmgw.core.units import size
-from llmgw.core.views import NodeState, NodeView
+from llmgw.core.views import NodeView
 from llmgw.tui.rows.row import EMPTY, Cell, Column, Entry, Row, Tone
 from llmgw.tui.view import View
 
@@ -14,8 +15,9 @@ COLUMNS = (
     Column(safe("FOR"), right=True, most=7),
     Column(safe("REPL"), right=True),
     Column(safe("PROMISED"), most=34),
-    Column(safe("FREE NOW"), right=True, spare=2),
     Column(safe("LOAD"), right=True, spare=3),
+    # Not beside PROMISED: what the kernel says is free and what was promised are no parts of one sum.
+    Column(safe("OS FREE"), right=True, spare=2),
     Column(safe("ENGINES"), most=30, least=20, spare=1),
     Column(safe("ADDRESS"), most=24, spare=5),
     Column(safe("AGENT"), most=12, spare=4),
@@ -45,8 +47,8 @@ def row(node: NodeView, replicas: int) -> Row:
             Cell(safe(""), Tone.QUIET, at=node.since),
             Cell(safe(str(replicas)), order=replicas),
             _promised(node),
-            _free(node, away),
             _load(node, away),
+            _free(node, away),
             _engines(node),
             Cell(safe(node.address)) if node.address else EMPTY,
             Cell(safe(node.agent_version)) if node.agent_version else EMPTY,
@@ -81,10 +83,10 @@ def bar(part: int, whole: int) -> Safe:
 
 
 def _promised(node: NodeView) -> Cell:
-    if node.inventory is None:
+    if not node.usable:
         return Cell(safe(f"{'?' * BAR} {size(node.promised)} of ?"), Tone.QUIET, order=node.promised)
-    over = node.promised > node.inventory.memory
-    text = safe(f"{bar(node.promised, node.inventory.memory)} {size(node.promised)} of {size(node.inventory.memory)}")
+    over = node.promised > node.usable
+    text = safe(f"{bar(node.promised, node.usable)} {size(node.promised)} of {size(node.usable)}")
     return Cell(text, Tone.BAD if over else Tone.PLAIN, order=node.promised)
 
 

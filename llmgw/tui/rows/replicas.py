@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from llmgw.core.facts import Failure
+from llmgw.core.hosts import host_port
 from llmgw.core.safe import Safe, safe
 from llmgw.core.shard import ShardState
 from llmgw.core.views import ReplicaView, ShardView
@@ -29,15 +30,17 @@ TONES = {
     ShardState.FAILED: Tone.BAD,
 }
 
+OUTDATED = safe("runs an older profile; scale it down and up to change it")
+
 
 def entries(view: View, node: str) -> Iterable[Entry]:
     """The replicas with a shard on the node."""
     for replica in view.replicas.on(node):
-        yield replica.id, row, (replica,)
+        yield replica.id, row, (replica, view.is_away(replica))
 
 
-def row(replica: ReplicaView) -> Row:
-    """The row of one replica."""
+def row(replica: ReplicaView, away: bool) -> Row:
+    """The row of one replica; `away`: a node of it says nothing now."""
     return Row(
         key=replica.id,
         cells=(
@@ -47,7 +50,7 @@ def row(replica: ReplicaView) -> Row:
             Cell(nodes(replica)),
             _address(replica),
             _pid(replica),
-            what(replica),
+            what(replica, away),
         ),
         detail=tuple(detail(replica)),
     )
@@ -63,15 +66,21 @@ def nodes(replica: ReplicaView) -> Safe:
     return safe(" ".join(shard.node for shard in replica.shards) or "no node")
 
 
-def what(replica: ReplicaView) -> Cell:
-    """What is special about it: why it failed and when it is tried again, or that nobody placed it."""
+def what(replica: ReplicaView, away: bool = False) -> Cell:
+    """What is special about it: that nobody hears it, why it failed and when it is tried again, who placed it."""
+    if away and replica.state is ShardState.READY:
+        return Cell(safe("node away, may still serve"), Tone.WARN)
     for shard in replica.shards:
         if shard.state is ShardState.FAILED and shard.failure is not None:
             return _failed(shard, shard.failure)
+    if away:
+        return Cell(safe("node away"), Tone.WARN)
     if replica.adopted:
         return Cell(safe("adopted: found running, stays until you decide"), Tone.WARN)
     if replica.leaving:
         return Cell(safe("leaving"), Tone.QUIET)
+    if replica.outdated:
+        return Cell(OUTDATED, Tone.WARN)
     again = max((shard.attempts for shard in replica.shards), default=0)
     if again and replica.state is not ShardState.READY:
         return Cell(safe(f"attempt {again + 1}"), Tone.WARN)
@@ -79,32 +88,25 @@ def what(replica: ReplicaView) -> Cell:
 
 
 def detail(replica: ReplicaView) -> list[Safe]:
-    """Why its last failure was, in the engine's last words."""
-    lines = []
+    """What its row may have no room for: why its last failure was, in the engine's last words."""
+    lines = [safe(f"{replica.id} {OUTDATED}")] if replica.outdated else []
     for shard in replica.shards:
         if shard.failure is not None:
-            lines.append(safe(f"{shard.shard} on {shard.node}: {_ending(shard.failure)}"))
+            lines.append(safe(f"{shard.shard} on {shard.node}: {shard.failure.text}"))
             lines += [safe(f"  {line}") for line in shard.failure.last_lines]
     return lines
 
 
 def _failed(shard: ShardView, failure: Failure) -> Cell:
     if shard.retry_at is None:
-        return Cell(safe(_ending(failure)), Tone.BAD)
-    return Cell(safe(f"{_ending(failure)}, attempt {shard.attempts + 1} in "), Tone.BAD, at=shard.retry_at, until=True)
-
-
-def _ending(failure: Failure) -> str:
-    if failure.exit_status is not None:
-        return f"exit {failure.exit_status}: {failure.text}" if "exit" not in failure.text else failure.text
-    if failure.signal is not None:
-        return f"signal {failure.signal}: {failure.text}" if "signal" not in failure.text else failure.text
-    return failure.text
+        return Cell(safe(failure.text), Tone.BAD)
+    return Cell(safe(f"{failure.text}, attempt {shard.attempts + 1} in "), Tone.BAD, at=shard.retry_at, until=True)
 
 
 def _address(replica: ReplicaView) -> Cell:
-    first = next((shard for shard in replica.shards if shard.rank == 0 and shard.port is not None), None)
-    return EMPTY if first is None else Cell(safe(f"{first.host}:{first.port}"))
+    heads = (shard for shard in replica.shards if shard.rank == 0)
+    first = next((host_port(shard.host, shard.port) for shard in heads if shard.port is not None), None)
+    return EMPTY if first is None else Cell(safe(first))
 
 
 def _pid(replica: ReplicaView) -> Cell:

@@ -78,11 +78,6 @@ def rough_age(seconds: float) -> str:
     return f"{int(seconds // 60)}m" if 60 <= seconds < 3600 else age(seconds)
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def made(entries: Iterable[Entry]) -> list[Row]:
     """The rows of some entries."""
     return [make(*inputs) for _, make, inputs in entries]

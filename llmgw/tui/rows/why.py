@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from llmgw.core.refusals import Refusal, Verdict, counts
 from llmgw.core.safe import Safe, safe
-from llmgw.core.units import size
+from llmgw.core.units import several, size
 from llmgw.core.views import Why
-from llmgw.tui.rows.row import Cell, Column, Entry, Row, Tone, counted
+from llmgw.tui.rows.row import Cell, Column, Entry, Row, Tone
 
 COLUMNS = (
     Column(safe("NODE"), most=24),
@@ -53,14 +53,15 @@ def fit_row(node: str) -> Row:
     )
 
 
-def head(why: Why) -> tuple[Safe, Safe]:
-    """What the model wants, and how many nodes say what."""
+def head(why: Why, away: int = 0) -> tuple[Safe, Safe]:
+    """What the model wants, and how many nodes say what; `away` of its replicas are on nodes that say nothing now."""
     of = counts(why.refusals)
     nodes = len(why.fits) + len(why.refusals)
     needs = f"each needs {size(why.memory)} of RAM and {why.engine}"
     return (
         safe(f"{why.model} is {why.state.value}: {why.placed} of {why.wanted} placed; {needs}"),
         safe(
-            f"{counted(nodes, 'node')}: {len(why.fits)} fit, {of[Verdict.NOT_NOW]} not now, {of[Verdict.NEVER]} never"
+            f"{several(nodes, 'node')}: {len(why.fits)} fit, {of[Verdict.NOT_NOW]} not now, {of[Verdict.NEVER]} never"
+            + (f"; {several(away, 'replica')} away, may still serve" if away else "")
         ),
     )

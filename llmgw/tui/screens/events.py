@@ -13,6 +13,7 @@ from llmgw.tui.view import View
 class EventsScreen(TableScreen):
     """Events, newest last; the cursor follows them while it is on the last one."""
 
+    place = "events"
     columns = events.COLUMNS
     own_keys = (keys.CHAIN,)
 
@@ -39,12 +40,13 @@ class EventsScreen(TableScreen):
 
     def open(self, row: Row) -> None:
         """What led to it."""
-        self.console_app.push_screen(StoryScreen(int(row.key)))
+        self.app.push_screen(StoryScreen(int(row.key)))
 
 
 class StoryScreen(TableScreen):
     """An event's causes, the event, and what came of it."""
 
+    place = "an event"
     columns = events.COLUMNS
     sorts = False
 

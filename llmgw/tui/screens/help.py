@@ -22,23 +22,24 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", show=False)]
 
-    def __init__(self, screen: Safe, own: Sequence[Key], *, read_only: bool) -> None:
+    def __init__(self, screen: Safe, there: Sequence[Key], *, read_only: bool, note: Safe) -> None:
         super().__init__()
-        self._screen, self._own, self._read_only = screen, own, read_only
+        self._screen, self._there, self._read_only, self._said = screen, there, read_only, note
 
     def compose(self) -> ComposeResult:
         """One box with text in it."""
-        shown = keys.allowed(
-            (*self._own, *keys.TABLE, *keys.MOVE, *keys.EVERYWHERE, keys.QUIT), read_only=self._read_only
-        )
+        shown = keys.allowed((*self._there, *keys.MOVE, keys.QUIT), read_only=self._read_only)
         with VerticalScroll(id="help") as box:
             box.border_title = content(safe(f"help: {self._screen}"))
-            yield Static(lines([*_columns(shown), safe(""), *_commands(), self._note()]), markup=False)
+            yield Static(lines([*_columns(shown), safe(""), *_commands(), *self._notes(shown)]), markup=False)
 
-    def _note(self) -> Safe:
+    def _notes(self, shown: Sequence[Key]) -> Iterable[Safe]:
         if self._read_only:
-            return safe("read-only: keys that change the cluster are not there")
-        return safe("! changes the cluster; not there with --read-only")
+            yield safe("read-only: keys that change the cluster are not there")
+        elif any(key.dangerous for key in shown):
+            yield safe("! changes the cluster; not there with --read-only")
+        if self._said:
+            yield self._said
 
 
 def _columns(shown: Sequence[Key]) -> list[Safe]:

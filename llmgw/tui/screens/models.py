@@ -16,6 +16,7 @@ _KEYS = (keys.FOLD, keys.WHY, keys.EVENTS, keys.SCALE)
 class ModelsScreen(TableScreen):
     """Every model: whether it is served, and where each of its replicas is."""
 
+    place = "models"
     columns = models.COLUMNS
     own_keys = _KEYS
 
@@ -38,25 +39,25 @@ class ModelsScreen(TableScreen):
     def open(self, row: Row) -> None:
         """A model opens or closes; a replica shows what happened to it."""
         if row.depth:
-            self.console_app.push_screen(EventsScreen(row.key))
+            self.app.push_screen(EventsScreen(row.key))
             return
         self._unfolded ^= {row.key}
-        self.show(self.console_app.view)
+        self.show(self.owner.view)
 
     def action_events(self) -> None:
         """What happened to the model or the replica."""
         if (row := self.table.current) is not None:
-            self.console_app.push_screen(EventsScreen(row.key))
+            self.app.push_screen(EventsScreen(row.key))
 
     def action_why(self) -> None:
         """Why the model has not all its replicas."""
         if (model := self._model()) is not None:
-            self.console_app.show_why(model)
+            self.owner.show_why(model)
 
     def action_scale(self) -> None:
         """Ask for a number of replicas."""
         if (model := self._model()) is not None:
-            self.console_app.ask_scale(model)
+            self.owner.ask_scale(model)
 
     def _model(self) -> str | None:
         row = self.table.current

@@ -14,6 +14,7 @@ from llmgw.tui.view import View
 class NodesScreen(TableScreen):
     """Every node: whether it is there, what it promised, which engines it has."""
 
+    place = "nodes"
     columns = nodes.COLUMNS
     own_keys = (keys.REPLICAS, keys.EVENTS)
 
@@ -31,17 +32,18 @@ class NodesScreen(TableScreen):
 
     def open(self, row: Row) -> None:
         """Its replicas."""
-        self.console_app.push_screen(NodeScreen(row.key))
+        self.app.push_screen(NodeScreen(row.key))
 
     def action_events(self) -> None:
         """What happened to it."""
         if (row := self.table.current) is not None:
-            self.console_app.push_screen(EventsScreen(row.key))
+            self.app.push_screen(EventsScreen(row.key))
 
 
 class NodeScreen(TableScreen):
     """One node's replicas."""
 
+    place = "a node"
     columns = replicas.COLUMNS
     own_keys = (keys.EVENTS_OF_IT, keys.WHY)
 
@@ -67,9 +69,9 @@ class NodeScreen(TableScreen):
 
     def open(self, row: Row) -> None:
         """What happened to the replica."""
-        self.console_app.push_screen(EventsScreen(row.key))
+        self.app.push_screen(EventsScreen(row.key))
 
     def action_why(self) -> None:
         """Why its model has not all its replicas."""
         if (row := self.table.current) is not None:
-            self.console_app.show_why(row.key.rpartition("/")[0])
+            self.owner.show_why(row.key.rpartition("/")[0])

@@ -40,6 +40,12 @@ class TableScreen(Frame):
         """What its rows are made from."""
         raise NotImplementedError
 
+    @classmethod
+    def usual_keys(cls) -> tuple[keys.Key, ...]:
+        """A table whose order tells something has no other."""
+        common = (*keys.TABLE, *super().usual_keys())
+        return common if cls.sorts else tuple(key for key in common if key not in keys.ORDER)
+
     def caption(self) -> Safe:
         """What the table shows; counts are put behind it."""
         return self.crumb()
@@ -78,7 +84,7 @@ class TableScreen(Frame):
         shown = matching(rows, self.filter) if self.filter else rows
         if self._by is not None:
             shown = ordered(shown, self._by[0], down=self._by[1])
-        self.table.show(shown, self.console_app.now(), empty=self._nothing(view, rows), by=self._by)
+        self.table.show(shown, self.owner.now(), empty=self._nothing(view, rows), by=self._by)
         self._entitle(*(sum(map(self.counts, some)) for some in (shown, rows)))
         self._describe(self.table.current)
 
@@ -135,13 +141,13 @@ class TableScreen(Frame):
         """`S` sorts by the next column."""
         if self._by is not None:
             self._by = ((self._by[0] + 1) % len(self.columns), False)
-            self.show(self.console_app.view)
+            self.show(self.owner.view)
 
     def action_invert(self) -> None:
         """`I` turns the order around."""
         if self._by is not None:
             self._by = (self._by[0], not self._by[1])
-            self.show(self.console_app.view)
+            self.show(self.owner.view)
 
     def action_back(self) -> None:
         """`esc` clears the filter, then goes back."""
@@ -161,10 +167,10 @@ class TableScreen(Frame):
 
     def _filter_by(self, text: str) -> None:
         self.filter = text.strip()
-        self.show(self.console_app.view)
+        self.show(self.owner.view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A table whose order tells something has no other."""
-        if action in ("sort", "invert") and not self.sorts:
+        """What would put the rows in another order does nothing where there is none."""
+        if not self.sorts and any(action == key.action for key in keys.ORDER):
             return False
         return super().check_action(action, parameters)

@@ -24,6 +24,7 @@ PAUSE = 1.0
 class WhyScreen(TableScreen):
     """Asks when it is opened, and again after something changed that the answer may depend on."""
 
+    place = "why"
     columns = why.COLUMNS
     own_keys = (keys.REPLICAS,)
     sorts = False
@@ -41,6 +42,10 @@ class WhyScreen(TableScreen):
         """Which model."""
         return safe(f"why {self._model}")
 
+    def keys_here(self) -> tuple[keys.Key, ...]:
+        """Without a node there are no replicas of one."""
+        return self.own_keys if self.table.current is not None else ()
+
     def above(self) -> Iterable[Widget]:
         """The sum."""
         yield self._head
@@ -57,13 +62,15 @@ class WhyScreen(TableScreen):
 
     def open(self, row: Row) -> None:
         """The node's replicas: what could make room."""
-        self.console_app.push_screen(NodeScreen(row.key))
+        self.app.push_screen(NodeScreen(row.key))
 
     def show(self, view: View) -> None:
         """Show the answer there is; ask again when it may be another now."""
         super().show(view)
         if self._why is not None:
-            self._head.show(lines([safe(f" {line}") for line in why.head(self._why)]))
+            model = view.models.get(self._why.model)
+            told = why.head(self._why, model.away if model is not None else 0)
+            self._head.show(lines([safe(f" {line}") for line in told]))
         basis = (view.models.get(self._model), view.nodes, view.link)
         if self._asked is None:
             self._asked = basis
@@ -73,14 +80,14 @@ class WhyScreen(TableScreen):
             self.set_timer(PAUSE, self._ask_again)
 
     def _ask_again(self) -> None:
-        view = self.console_app.view
+        view = self.owner.view
         self._waiting, self._asked = False, (view.models.get(self._model), view.nodes, view.link)
         self._ask()
 
     @work(exclusive=True, group="why")
     async def _ask(self) -> None:
         try:
-            self._why, self._problem = await self.console_app.feed.why(self._model), safe("")
+            self._why, self._problem = await self.owner.feed.why(self._model), safe("")
         except LlmgwError as error:
             self._problem = safe(str(error))
-        self.show(self.console_app.view)
+        self.update(self.owner.view)  # the keys too: which there are depends on the answer

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from llmgw.core.safe import Safe, safe
-from llmgw.core.shard import ShardState
-from llmgw.core.views import NodeState
-from llmgw.tui.keys import EVERYWHERE, TABLE, Group, Key
+from llmgw.core.state import NodeState
+from llmgw.tui.keys import Group, Key
+from llmgw.tui.rows.models import ready_of
 from llmgw.tui.rows.row import rough_age
 from llmgw.tui.text import EOL, Part, content, width
 from llmgw.tui.view import Link, View
@@ -16,7 +16,7 @@ _FRESH = {Link.CONNECTING: "$warning bold", Link.LIVE: "$success", Link.STALE: "
 _GAP = safe("  ")
 
 
-def header(view: View, where: Safe, now: float, room: int, *, read_only: bool) -> Content:
+def header(view: View, where: Safe, now: float, room: int, *, read_only: bool, note: Safe) -> Content:
     """Line 1 in at most `room` cells; the parts that matter least are left out first."""
     place, _, trust = where.partition("  ")
     left: list[tuple[int, Safe, str]] = [
@@ -27,6 +27,8 @@ def header(view: View, where: Safe, now: float, room: int, *, read_only: bool) -
         (4, safe(f"rev {view.revision}" if view.revision else "rev –"), "$text-muted"),
         (0, freshness(view, now), _FRESH[view.link]),
     ]
+    if note:
+        left.append((1, note, "$accent"))
     if read_only:
         left.append((0, safe("read-only"), "$warning"))
     right = [(1, text, style) for text, style in _counts(view)]
@@ -53,16 +55,16 @@ def banner(view: View) -> tuple[Safe, str] | None:
     if view.link is Link.CONNECTING and view.problem:
         return safe(f"! trying again: {view.problem}", limit=1024), "$error"
     if view.about is not None and view.about.exposure == "direct":
-        text = "! exposure: direct: engines listen on the nodes' addresses, plain HTTP with a key; trust that network"
+        text = "! exposure: direct: engines answer on the network in plain HTTP, with a key"
         return safe(text), "$warning"
     if view.about is not None and not view.about.settled:
         return safe("settling: the control plane has just started and lets nodes return before it moves anything"), ""
     return None
 
 
-def hints(own: Sequence[Key], room: int) -> Content:
-    """The keys of this screen on one line, those that work everywhere on the next."""
-    everywhere = [key for key in (*TABLE, *EVERYWHERE) if key.hint]
+def hints(own: Sequence[Key], usual: Sequence[Key], room: int) -> Content:
+    """The keys of this screen on one line, those that it has in common with others on the next."""
+    everywhere = [key for key in usual if key.hint]
     here = [key for key in own if key.group is Group.HERE]
     return content(*_keys(here, room), EOL, *_keys(everywhere, room))
 
@@ -81,12 +83,11 @@ def _counts(view: View) -> list[tuple[Safe, str]]:
     if not view.whole:
         return []
     nodes_ready = sum(node.state is NodeState.READY for node in view.nodes.values())
-    replicas = view.replicas.all.values()
-    serving = sum(replica.state is ShardState.READY and not replica.leaving for replica in replicas)
-    wanted = sum(model.wanted for model in view.models.values())
+    counted = ("ready", "wanted", "away")
+    ready, wanted, away = (sum(getattr(one, name) for one in view.models.values()) for name in counted)
     return [
         (safe(f"nodes {nodes_ready}/{len(view.nodes)}"), "" if nodes_ready == len(view.nodes) else "$warning"),
-        (safe(f"replicas {serving}/{wanted}"), "" if serving >= wanted else "$warning"),
+        (safe(f"replicas {ready_of(ready, wanted, away)}"), "" if ready >= wanted else "$warning"),
     ]
 
 

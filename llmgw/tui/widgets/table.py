@@ -20,7 +20,7 @@ from textual.strip import Strip
 from llmgw.core.safe import Safe, safe
 from llmgw.tui import keys
 from llmgw.tui.rows.row import Column, Row, Tone
-from llmgw.tui.text import fitted
+from llmgw.tui.text import fitted, wrapped
 from llmgw.tui.widgets.layout import Widths
 
 Drawn = tuple[tuple[Safe, Tone], ...]
@@ -203,7 +203,8 @@ class Table(ScrollView, can_focus=True):
 
     def _blank(self, y: int) -> Strip:
         quiet = self._style(Tone.QUIET, under=False)
-        text = self._empty if y == 2 and not self._rows else safe("")
+        told = wrapped(self._empty, self.size.width - 4) if y >= 2 and not self._rows else []
+        text = told[y - 2] if 0 <= y - 2 < len(told) else safe("")
         return Strip([Segment(fitted(safe(f"  {text}"), max(0, self.size.width)), quiet)])
 
     def _style(self, tone: Tone, under: bool) -> Style:

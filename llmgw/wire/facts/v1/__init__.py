@@ -28,6 +28,7 @@ __all__ = (
     "Usage",
     "Verdict",
     "Want",
+    "WillNotObey",
 )
 
 from dataclasses import dataclass
@@ -543,6 +544,10 @@ class Refusal(betterproto2.Message):
         16, betterproto2.TYPE_MESSAGE, optional=True, group="refusal"
     )
 
+    will_not_obey: "WillNotObey | None" = betterproto2.field(
+        17, betterproto2.TYPE_MESSAGE, optional=True, group="refusal"
+    )
+
 
 default_message_pool.register_message("facts.v1", "Refusal", Refusal)
 
@@ -647,3 +652,19 @@ class Usage(betterproto2.Message):
 
 
 default_message_pool.register_message("facts.v1", "Usage", Usage)
+
+
+@dataclass(eq=False, repr=False)
+class WillNotObey(betterproto2.Message):
+    """
+    The node's agent obeyed a later epoch than ours.
+    """
+
+    node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    obeyed: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    ours: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message("facts.v1", "WillNotObey", WillNotObey)

@@ -443,6 +443,8 @@ class ModelView(betterproto2.Message):
         11, betterproto2.TYPE_MESSAGE, repeated=True
     )
 
+    away: "int" = betterproto2.field(12, betterproto2.TYPE_UINT32)
+
 
 default_message_pool.register_message("operator.v1", "ModelView", ModelView)
 
@@ -482,6 +484,8 @@ class NodeView(betterproto2.Message):
     warnings: "list[NodeWarning]" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, repeated=True
     )
+
+    usable: "int" = betterproto2.field(11, betterproto2.TYPE_UINT64)
 
 
 default_message_pool.register_message("operator.v1", "NodeView", NodeView)
@@ -552,6 +556,8 @@ class ReplicaView(betterproto2.Message):
     shards: "list[ShardView]" = betterproto2.field(
         7, betterproto2.TYPE_MESSAGE, repeated=True
     )
+
+    outdated: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
 
 
 default_message_pool.register_message("operator.v1", "ReplicaView", ReplicaView)

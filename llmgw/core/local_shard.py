@@ -1,6 +1,11 @@
 """What does an agent know of one shard, and what does an outcome make of it?
 
 Nobody but `happened` and the decisions of `converge` moves a shard, and both by the one table of `core.shard`.
+
+How long an engine may be without a good answer: one that was never ready has `start_timeout` from its launch, working
+or not, since that is what the operator allows for loading. One that was ready may be so deep in its requests that it
+answers nothing else: it is taken out of service, and is given up only when for `start_timeout` it was seen to do
+nothing at all (`Working` says otherwise).
 """
 
 from collections.abc import Iterable
@@ -38,10 +43,11 @@ class Doing(Enum):
     NOTHING = "nothing"
     LAUNCHING = "launching"
     STOPPING = "stopping"
+    FORGETTING = "forgetting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class LocalShard:
     """A shard as its agent knows it."""
 
     order: ShardOrder
@@ -56,10 +62,17 @@ class Shard:
     failure: Failure | None = None
     start_by: float | None = None
     """While it starts: when that took too long."""
+    was_ready: bool = False
+    """Its engine was ready before, in this launch."""
     drain_by: float | None = None
     """While it drains: when it is stopped whatever it serves."""
     idle: bool = False
     """While it drains: its engine serves nothing more."""
+
+    @property
+    def unwell(self) -> bool:
+        """Its engine was ready and is not now."""
+        return self.state is ShardState.STARTING and self.was_ready
 
 
 # --- what comes of it -------------------------------------------------------------------------------------------
@@ -78,7 +91,7 @@ class Launched(_Outcome):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused(_Outcome):
+class NotStarted(_Outcome):
     """The node would not start it, in its own words."""
 
     text: str
@@ -95,6 +108,11 @@ class Unhealthy(_Outcome):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Working(_Outcome):
+    """The engine was ready before and is not now, and is seen to do something all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Idle(_Outcome):
     """The engine serves nothing."""
 
@@ -108,39 +126,60 @@ class Ended(_Outcome):
     last_lines: tuple[str, ...] = ()
 
 
-Outcome = Launched | Refused | Healthy | Unhealthy | Idle | Ended
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten(_Outcome):
+    """Nothing of the shard is left on the node."""
+
+
+Outcome = Launched | NotStarted | Healthy | Unhealthy | Working | Idle | Ended | Forgotten
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
 
 
-def happened(shard: Shard, outcome: Outcome, now: float, start_timeout: float) -> Shard:
-    """Return the shard after `outcome`; what belongs to an earlier launch changes nothing."""
+def happened(shard: LocalShard, outcome: Outcome, now: float, start_timeout: float) -> LocalShard | None:
+    """Return the shard after `outcome`, None when it is no more; what belongs to an earlier launch changes nothing."""
     if outcome.launch != shard.launch:
         return shard
+    if isinstance(outcome, Forgotten):
+        return None if shard.doing is Doing.FORGETTING else shard
+    return _after(shard, outcome, now, start_timeout)
+
+
+def _after(
+    shard: LocalShard,
+    outcome: Launched | NotStarted | Healthy | Unhealthy | Working | Idle | Ended,
+    now: float,
+    start_timeout: float,
+) -> LocalShard:
     match outcome:
         case Launched():
-            started = moved(shard, _E.LAUNCHED, now)
-            return replace(
-                started, process=outcome.process, doing=Doing.NOTHING, retry_at=None, start_by=now + start_timeout
-            )
-        case Refused():
+            return _launched(shard, outcome.process, now, start_timeout)
+        case NotStarted():
             failure = Failure(kind=FailureKind.REFUSED, text=outcome.text, at=now)
             refused = moved(shard, _E.FAILED, now)
             return replace(refused, doing=Doing.NOTHING, failure=failure, retry_at=now + REFUSED_RETRY)
         case Healthy():
-            return moved(shard, _E.HEALTHY, now) if shard.state is _S.STARTING else shard
+            return replace(moved(shard, _E.HEALTHY, now), was_ready=True) if shard.state is _S.STARTING else shard
         case Unhealthy():
             if shard.state is not _S.READY:
                 return shard
             return replace(moved(shard, _E.UNHEALTHY, now), start_by=now + start_timeout)
+        case Working():
+            return replace(shard, start_by=now + start_timeout) if shard.unwell else shard
         case Idle():
             return replace(shard, idle=True) if shard.state is _S.DRAINING else shard
         case Ended():
             return _ended(shard, outcome, now)
 
 
-def _ended(shard: Shard, outcome: Ended, now: float) -> Shard:
+def _launched(shard: LocalShard, process: Process, now: float, start_timeout: float) -> LocalShard:
+    started = moved(shard, _E.LAUNCHED, now)
+    start_by = now + start_timeout
+    return replace(started, process=process, doing=Doing.NOTHING, retry_at=None, start_by=start_by, was_ready=False)
+
+
+def _ended(shard: LocalShard, outcome: Ended, now: float) -> LocalShard:
     if shard.process is None:
         return shard
     gone = replace(shard, process=None, doing=Doing.NOTHING, start_by=None, drain_by=None)
@@ -170,7 +209,7 @@ def ending(exit_status: int | None, signal: int | None) -> str:
     return "ended by itself; its exit status was not kept"
 
 
-def failed(shard: Shard, failure: Failure, now: float) -> Shard:
+def failed(shard: LocalShard, failure: Failure, now: float) -> LocalShard:
     """The shard after a failure that counts: launched again after a while that doubles with each in a row."""
     steady = shard.state is _S.READY and now >= shard.since + STEADY
     attempts = 1 if steady else shard.attempts + 1
@@ -179,7 +218,7 @@ def failed(shard: Shard, failure: Failure, now: float) -> Shard:
     return replace(failed, start_by=None)
 
 
-def moved(shard: Shard, event: ShardEvent, now: float) -> Shard:
+def moved(shard: LocalShard, event: ShardEvent, now: float) -> LocalShard:
     """The shard after `event` by the table; `since` is kept where the state is."""
     state = advance(shard.order.shard, shard.state, event)
     return shard if state is shard.state else replace(shard, state=state, since=now)
@@ -188,7 +227,7 @@ def moved(shard: Shard, event: ShardEvent, now: float) -> Shard:
 # --- reporting --------------------------------------------------------------------------------------------------
 
 
-def report(shard: Shard) -> ShardReport:
+def report(shard: LocalShard) -> ShardReport:
     """What the control plane is told about a shard."""
     process = shard.process
     return ShardReport(
@@ -207,7 +246,7 @@ def report(shard: Shard) -> ShardReport:
     )
 
 
-def reports(shards: Iterable[Shard]) -> tuple[ShardReport, ...]:
+def reports(shards: Iterable[LocalShard]) -> tuple[ShardReport, ...]:
     """Every shard's report. Of the engines' last lines only as much as one message may hold, the newest failures'."""
     told = [report(shard) for shard in shards]
     failures = [(one.failure, at) for at, one in enumerate(told) if one.failure is not None]
@@ -221,10 +260,11 @@ def reports(shards: Iterable[Shard]) -> tuple[ShardReport, ...]:
 
 def recalled(
     record: ShardReport, order: ShardOrder, process: Process | None, *, ready: bool, now: float, start_timeout: float
-) -> Shard:
+) -> LocalShard:
     """The shard that an agent finds again when it starts.
 
     `record` is what it kept, `process` the engine when one still runs, `ready` whether that engine answers now.
+    An engine that was ready when the agent left may be so busy that it does not answer now: that is not a slow start.
     Without a process it is as if it had never been launched: an engine that a power cut took is no failure.
     """
     state = record.state
@@ -234,7 +274,7 @@ def recalled(
         state = _S.STOPPED
     if process is not None and state in (_S.PLACED, _S.FETCHING, _S.STARTING, _S.READY, _S.STOPPED):
         state = _S.READY if ready else _S.STARTING
-    return Shard(
+    return LocalShard(
         order=order,
         state=state,
         since=record.since if state is record.state else now,
@@ -244,5 +284,6 @@ def recalled(
         retry_at=record.retry_at,
         failure=record.failure,
         start_by=now + start_timeout if state is _S.STARTING else None,
+        was_ready=process is not None and (ready or record.state is _S.READY),
         drain_by=now + order.drain if state is _S.DRAINING else None,
     )

@@ -1,0 +1,62 @@
+"""How is a file replaced so that a power cut leaves the old or the new one, whole, and never open to others?"""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Put `content` in the place of whatever `path` was; it is on the disk when this returns. Raises OSError.
+
+    One writer at a time: two that replace the same file at once may fail, they never mix what they write.
+    """
+    beside = path.with_name(f".{path.name}.new")
+    _write(beside, content, mode)
+    try:
+        os.replace(beside, path)
+    except OSError:
+        _remove(beside)
+        raise
+    _settle(path.parent)
+
+
+def create(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Write a file that was not there; it appears whole. Raises FileExistsError where something is, OSError."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")  # people do run one command twice at once
+    _write(beside, content, mode)
+    try:
+        os.link(beside, path)  # unlike a rename, this fails where something stands
+    finally:
+        _remove(beside)
+    _settle(path.parent)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Write a new file, whole and on the disk, or not at all."""
+    # Left over from a cut: whose mode and content it has is unknown.
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(handle, mode)  # whatever the umask says
+            os.fsync(handle)
+    except OSError:
+        _remove(path)  # half a file holds space that a full disk needs
+        raise
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _settle(directory: Path) -> None:
+    """Bring the directory's new entry to the disk."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,57 @@
+"""How does a program of ours end? With its exit status, and with one line when something was in its way.
+
+0 it did its work · the error's own status, after one line on stderr · 70 a fault of ours, whose trace is in the log ·
+130 interrupted before it listened to signals
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+
+from llmgw.core.errors import LlmgwError
+from llmgw.core.safe import LINE, safe
+
+_log = logging.getLogger(__name__)
+
+INTERRUPTED = 130
+
+_EXITS = {
+    0: "stopped by a signal, or what was asked is done",
+    2: "the configuration, a file that it names or the command line is wrong",
+    LlmgwError.exit_status: "a fault of llmgw; the log has its trace",
+}
+
+
+def exits(own: Mapping[int, str]) -> str:
+    """The last part of a program's `--help`: its exit statuses, those of every program and its `own`.
+
+    Give it as `epilog`, with `argparse.RawDescriptionHelpFormatter`.
+    """
+    lines = [f"  {status:<3} {meaning}" for status, meaning in sorted({**_EXITS, **own}.items())]
+    return "\n".join(["exit status:", *lines])
+
+
+def run_program(name: str, work: Callable[[], int | None]) -> int:
+    """Do `work`, which returns an exit status or nothing, and return what the process ends with. Raises nothing.
+
+    Set logging up before: a trace is a log record.
+    """
+    try:
+        return work() or 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # the supervisor of a whole program
+        expected = _expected(error)
+        if expected is None:
+            _log.critical("%s: a fault of ours ends it", name, exc_info=error)
+            return LlmgwError.exit_status
+        print(f"{name}: {safe(str(expected), LINE)}", file=sys.stderr)
+        return expected.exit_status
+
+
+def _expected(error: BaseException) -> LlmgwError | None:
+    """The error to say in one line, when nothing else went wrong beside it."""
+    if isinstance(error, BaseExceptionGroup):
+        found = [_expected(one) for one in error.exceptions]
+        return found[0] if None not in found else None
+    return error if isinstance(error, LlmgwError) else None

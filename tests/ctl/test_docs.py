@@ -1,0 +1,73 @@
+"""docs/ctl.md shows what ctl says: its examples are run against the cluster that they are of."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from llmgw.ctl import grammar
+from tests.ctl.conftest import Run
+from tests.ctl.documented import documented
+from tests.ctl.fixture import Operators
+
+PAGE = (Path(__file__).parents[2] / "docs" / "ctl.md").read_text()
+SHOWN = re.findall(r"^```console\n\$ llmgw ctl (.*?)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+WORDS = {"why": ["gemma"], "scale": ["gemma", "2"]}
+
+
+@pytest.fixture
+def operators() -> Operators:
+    return documented()
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in grammar.VERBS])
+async def test_an_object_in_the_docs_is_the_real_one(verb: str, ctl: Run) -> None:
+    """A key that is not written down is no promise; one that is gone breaks one."""
+    section = PAGE.split(f"\n### `{verb}`\n")[1].split("\n### ")[0]
+    written = yaml.safe_load(section.split("```yaml\n")[1].split("```")[0])
+    assert written == json.loads((await ctl(verb, *WORDS.get(verb, []), "--json")).out)
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in grammar.VERBS])
+async def test_the_objects_in_the_docs_hold_every_key(verb: str, ctl: Run) -> None:
+    """What is empty or null in all entries hides the keys that it would have: those are said in words."""
+    seen = list(_paths(json.loads((await ctl(verb, *WORDS.get(verb, []), "--json")).out), ""))
+    hollow = {path for path, filled in seen if not filled} - {path for path, filled in seen if filled}
+    assert hollow <= {
+        ".nodes[].flags", ".nodes[].fabrics", ".nodes[].host.by_hand", ".models[].replicas[].shards[].failure.signal",
+        ".fits", ".ready", ".waited", ".away", ".event.lines",
+    }  # fmt: skip
+
+
+def _paths(value: object, path: str) -> Iterator[tuple[str, bool]]:
+    yield path, value is not None and value != []
+    match value:
+        case dict():
+            for key, one in value.items():
+                yield from _paths(one, f"{path}.{key}")
+        case list():
+            for one in value:
+                yield from _paths(one, f"{path}[]")
+
+
+@pytest.mark.parametrize(("words", "lines"), SHOWN, ids=[words for words, _ in SHOWN])
+async def test_a_command_in_the_docs_says_what_stands_below_it(words: str, lines: str, ctl: Run) -> None:
+    said = await ctl(*words.split())
+    assert (said.status, said.out) == (0, lines)
+
+
+def test_every_verb_is_shown() -> None:
+    assert {words.split()[0] for words, _ in SHOWN} == {verb.name for verb in grammar.VERBS}
