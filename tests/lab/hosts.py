@@ -86,6 +86,10 @@ class Lab:
     def __init__(self, holder: int, host: Host) -> None:
         self._holder, self.host = holder, host
 
+    def command(self, *words: str) -> list[str]:
+        """The words that run `words` in the lab's network, with this machine's files."""
+        return ["nsenter", "-t", str(self._holder), "-n", *words]
+
     @contextmanager
     def network(self) -> Iterator[None]:
         """Sockets that are made inside belong to the lab's network."""
