@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -245,4 +246,16 @@ async def run_feed(feed: Feed, *, read_only: bool = False, note: str = "") -> in
     finally:
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
+    if ended_by:
+        _let_go()
     return 128 + ended_by[0] if ended_by else app.return_code or 0
+
+
+def _let_go() -> None:
+    """What a terminal that was hung up did not take would be tried again when Python ends, and make that a failure."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), stream.fileno())
