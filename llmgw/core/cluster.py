@@ -218,6 +218,8 @@ class Cluster:
     def _reconcile(self, name: ModelName) -> None:
         ledger, model = self._ledger, self._ledger.models.get(name)
         wanted = model.replicas if model else 0
+        if ledger.strays:
+            shards.adopt_strays(ledger, name)
         difference = gap(wanted, ledger.replicas_of(name), ledger.node_state)
         for replica in difference.surplus:
             why = f"{wanted} wanted" if model else "its model is no longer in server.yaml"

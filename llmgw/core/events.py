@@ -33,6 +33,7 @@ class EventKind(Enum):
     SHARD_STOPPED = "shard_stopped"
     SHARD_FAILED = "shard_failed"
     PLACE_REFUSED = "place_refused"
+    STRAY_FOUND = "stray_found"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

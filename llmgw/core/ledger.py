@@ -26,6 +26,8 @@ from llmgw.core.state import Node, NodeState, Replica, Shard
 from llmgw.core.units import NONE, Bytes
 from llmgw.core.views import Revision
 
+_SAY_AGAIN, _MOST_NEWS = 600.0, 1_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesWords:
@@ -96,8 +98,7 @@ class Ledger:
         self.replicas: dict[ReplicaId, Replica] = {}
         self.strays: dict[tuple[NodeName, ShardId], ShardReport] = {}
         """Engines whose id belongs to a replica elsewhere: shown and kept running, never routed to."""
-        self.turned_away: dict[tuple[NodeName, str], float] = {}
-        """When a machine was last said to be refused under a node's name."""
+        self._news: dict[tuple[str, str], float] = {}
         self.words: dict[tuple[ModelName, NodeName], NodesWords] = {}
         self.refusals: dict[ModelName, tuple[Refusal, ...]] = {}
         """Of models that have fewer replicas placed than wanted."""
@@ -176,6 +177,14 @@ class Ledger:
         self.do(AppendEvent(event))
         return event
 
+    def is_news(self, subject: str, what: str) -> bool:
+        """Whether this was not said for ten minutes; for what others can make happen as often as they like."""
+        self._news = {key: at for key, at in self._news.items() if self.now - at < _SAY_AGAIN}
+        if (subject, what) in self._news or len(self._news) >= _MOST_NEWS:
+            return False
+        self._news[subject, what] = self.now
+        return True
+
     def caused(self, subject: str, event: Event) -> None:
         """Let `event` be the cause of events about `subject`, a replica or a shard, until another is."""
         self._causes[subject] = event.seq
@@ -246,7 +255,7 @@ class Ledger:
             "nodes",
             "replicas",
             "strays",
-            "turned_away",
+            "_news",
             "words",
             "refusals",
         ):

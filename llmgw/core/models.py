@@ -50,6 +50,9 @@ def _say_start(ledger: Ledger) -> None:
 
 
 def _say(ledger: Ledger, before: Mapping[ModelName, Model]) -> None:
+    for name in before.keys() | ledger.declared.keys():
+        if before.get(name) != ledger.declared.get(name):  # whether they are outdated may be another now
+            ledger.turn.replicas.update(replica.id for replica in ledger.replicas_of(name))
     for name in sorted(before.keys() - ledger.declared.keys()):
         ledger.refusals.pop(name, None)
         ledger.words = {key: words for key, words in ledger.words.items() if key[0] != name}
@@ -64,8 +67,7 @@ def _say(ledger: Ledger, before: Mapping[ModelName, Model]) -> None:
 
 
 def _say_changed(ledger: Ledger, name: ModelName) -> None:
-    old = [replica.id for replica in ledger.replicas_of(name) if show.outdated(ledger, replica)]
-    ledger.turn.replicas.update(old)
+    old = [replica for replica in ledger.replicas_of(name) if show.outdated(ledger, replica)]
     note = f"; {several(len(old), 'replica')} with the old profile" if old else ""
     event = ledger.emit(EventKind.MODEL_CHANGED, name, f"its entry in server.yaml changed{note}")
     ledger.turn.because[name] = event.seq

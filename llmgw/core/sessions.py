@@ -16,10 +16,6 @@ from llmgw.core.names import NodeName
 from llmgw.core.state import Node, NodeState
 from llmgw.core.units import age, several
 
-SAY_AGAIN = 600.0
-"""Seconds until the refusal of one machine is an event again."""
-_MOST_TURNED_AWAY = 1_000
-
 _MEMORY_STEP, _LOAD_STEP = 0.01, 0.1
 """A beat is shown when free memory moved by this share of the total, or the load by this much."""
 
@@ -30,7 +26,8 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
     known = ledger.nodes.get(registration.node)
     refused = _refusal(ledger, known, registration)
     if refused is not None:
-        _say_refused(ledger, registration, refused)
+        if ledger.is_news(registration.node, registration.machine):
+            ledger.emit(EventKind.NODE_REFUSED, registration.node, refused.text)
         ledger.do(Answer(come.session, refused))
         return
     if known is not None and known.session is not None and known.session > come.session:
@@ -54,16 +51,6 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
         Answer(come.session, Accepted(cluster=ledger.settings.cluster, epoch=ledger.epoch, heartbeat=ledger.beat))
     )
     shards.take(ledger, node.name, registration.shards)
-
-
-def _say_refused(ledger: Ledger, registration: Registration, refused: Refused) -> None:
-    """A refused agent tries for ever: that is an event once in a while."""
-    fresh = {key: at for key, at in ledger.turned_away.items() if ledger.now - at < SAY_AGAIN}
-    key = (registration.node, registration.machine)
-    if key not in fresh and len(fresh) < _MOST_TURNED_AWAY:
-        fresh[key] = ledger.now
-        ledger.emit(EventKind.NODE_REFUSED, registration.node, refused.text)
-    ledger.turned_away = fresh
 
 
 def beat(ledger: Ledger, came: AgentBeat) -> None:

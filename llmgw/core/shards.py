@@ -181,6 +181,13 @@ def _found(ledger: Ledger, node: NodeName, report: ShardReport) -> None:
     ledger.put_replica(_adopted(ledger, node, model, report), save=True)
 
 
+def adopt_strays(ledger: Ledger, model: ModelName) -> None:
+    """Take over strays of a model that has a place for them now."""
+    for (node, shard), report in sorted(ledger.strays.items()):
+        if split_shard(shard)[0] == model:
+            _found(ledger, node, report)
+
+
 def _adoptable(ledger: Ledger, node: NodeName, model: ModelName, order: ShardOrder) -> bool:
     """Whether it may become a replica.
 
@@ -204,10 +211,13 @@ def _strayed(ledger: Ledger, node: NodeName, report: ShardReport) -> None:
     key = (node, report.shard)
     if ledger.strays.get(key) == report:
         return
-    if key not in ledger.strays:
-        text = f"an engine on {node} that was not ordered; it is left running and gets no requests"
-        ledger.emit(EventKind.REPLICA_ADOPTED, replica_of(report.shard), text)
+    if key not in ledger.strays and ledger.is_news(node, "strays"):
+        text = f"{report.shard} runs there and was not ordered; it is left running and gets no requests"
+        ledger.emit(EventKind.STRAY_FOUND, node, text)
     ledger.strays[key] = report
+    model, ordinal, _ = split_shard(report.shard)
+    if model in ledger.models and ordinal <= _MOST_ADOPTED:
+        ledger.reserve_ordinal(model, ordinal)
     ledger.turn.nodes.add(node)
 
 

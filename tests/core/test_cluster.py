@@ -548,9 +548,8 @@ def test_a_stray_whose_namesake_went_is_ordered_once_and_adopted_when_there_is_a
     orders = stage.cluster.desired(twin.registration().node).shards
     assert [(order.shard, order.want) for order in orders] == [("gemma/0.0", Want.RUN)]
     stage.scale("gemma", 4)
-    assert len(stage.replicas()) == 3, "the stray's memory is not free"
-    stage.report(twin)
-    assert stage.replicas()["gemma/0"] == "node04"
+    assert stage.replicas()["gemma/0"] == "node04", "before another is placed there"
+    assert len(stage.replicas()) == 4
     assert stage.model().refusals == ()
     stage.scale("gemma", 0)
     stage.obey()
@@ -562,11 +561,24 @@ def test_a_node_that_says_it_runs_a_model_draws_nothing_to_itself() -> None:
     twin = stray_on(stage, shard="gemma/70.0")
     assert stage.replicas() == {"gemma/0": "node01", "gemma/1": "node02"}
     assert stage.node("node04").promised == 600 * MIB, "its memory is in use all the same"
-    stage.scale("gemma", 5)
-    assert "gemma/70" not in stage.replicas(), "until it reports again"
-    stage.scale("gemma", 6)
-    stage.report(twin)
     assert "stray_engine" in [warning.code for warning in stage.node("node04").warnings]
+    assert stage.last(EventKind.STRAY_FOUND).subject == "node04"
+    stage.scale("gemma", 3)
+    assert stage.replicas()["gemma/70"] == twin.name, "an operator made a place for it"
+    assert stage.node("node04").warnings[0].code == "adopted" if stage.node("node04").warnings else True
+
+
+def test_a_node_that_invents_engines_does_not_fill_the_history() -> None:
+    stage = three_nodes()
+    twin = stray_on(stage, shard="gemma/70.0")
+    for number in range(100, 200):
+        order = twin.shards[ShardId("gemma/70.0")].order
+        assert order is not None
+        twin.shards[ShardId(f"other/{number}.0")] = running(
+            ShardId(f"other/{number}.0"), stage.now, order=replace(order, shard=ShardId(f"other/{number}.0"))
+        )
+        stage.report(twin)
+    assert stage.kinds().count(EventKind.STRAY_FOUND) == 1
 
 
 def test_what_was_found_fills_an_empty_place_also_later() -> None:
@@ -619,6 +631,11 @@ def test_a_changed_profile_is_said_and_shown_and_stops_nothing() -> None:
     assert "2 replicas with the old profile" in stage.last(EventKind.MODEL_CHANGED).text
     view = stage.cluster.view(Noun.REPLICAS, "gemma/0")
     assert isinstance(view, ReplicaView) and view.outdated
+    effects = stage.apply(CatalogLoaded(models={model().name: model()}))
+    assert Publish(Noun.REPLICAS, "gemma/0") in effects, "that it is no longer outdated is said too"
+    view = stage.cluster.view(Noun.REPLICAS, "gemma/0")
+    assert isinstance(view, ReplicaView) and not view.outdated
+    stage.apply(CatalogLoaded(models={model().name: model(context=9999)}))
     after = Stage(model(context=9999), stored=stage.stored(), epoch=2)
     assert "2 of them with an older profile" in after.last(EventKind.CONTROL_STARTED).text
 

@@ -124,9 +124,13 @@ async def test_one_careless_enter_scales_nothing() -> None:
     feed = FixedFeed(worlds.three_nodes())
     app = Console(feed)
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.press(*MODELS, "s", "plus", "enter")
+        await pilot.press(*MODELS, "s", "enter")
+        assert len(app.screen_stack) == 2, "nothing was asked for, the dialog is closed"
+        await pilot.press("s", "plus", "enter")
+        assert len(app.screen_stack) == 3, "it goes on to the button, as after a digit"
         assert feed.scaled == []
-        assert len(app.screen_stack) == 2, "the dialog is closed"
+        await pilot.press("enter")
+        await until(pilot, lambda: feed.scaled != [])
 
 
 async def test_read_only_scales_nothing_even_when_asked_in_another_way() -> None:

@@ -91,7 +91,7 @@ class ScaleDialog(ModalScreen[int | None]):
 
     def action_add(self, by: int) -> None:
         """One more or one less."""
-        self._input.value = str(max(0, min(MOST_REPLICAS, (self._number() or 0) + by)))
+        self._edit(str(max(0, min(MOST_REPLICAS, (self._number() or 0) + by))))
 
     def action_leave(self) -> None:
         """Escape."""

@@ -105,6 +105,8 @@ class EventKind(betterproto2.Enum):
 
     PLACE_REFUSED = 23
 
+    STRAY_FOUND = 24
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -132,6 +134,7 @@ class EventKind(betterproto2.Enum):
             21: "EVENT_KIND_SHARD_STOPPED",
             22: "EVENT_KIND_SHARD_FAILED",
             23: "EVENT_KIND_PLACE_REFUSED",
+            24: "EVENT_KIND_STRAY_FOUND",
         }
 
     @classmethod
@@ -161,6 +164,7 @@ class EventKind(betterproto2.Enum):
             "EVENT_KIND_SHARD_STOPPED": 21,
             "EVENT_KIND_SHARD_FAILED": 22,
             "EVENT_KIND_PLACE_REFUSED": 23,
+            "EVENT_KIND_STRAY_FOUND": 24,
         }
 
 
