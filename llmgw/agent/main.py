@@ -1,6 +1,5 @@
 """llmgw-agent: what is started, in which order, and how it ends."""
 
-import argparse
 import asyncio
 import contextlib
 import fcntl
@@ -32,7 +31,7 @@ from llmgw.core.errors import BadConfig, Rejected
 from llmgw.core.identity import Identity, Role
 from llmgw.core.names import NodeName
 from llmgw.host.machine import boot_id, machine_id
-from llmgw.host.program import exits, run_program
+from llmgw.host.program import command_line, run_program
 from llmgw.host.signals import stop_signal
 from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
 from llmgw.wire.tls import client_context, own_identity
@@ -45,16 +44,8 @@ _PROBE_PATIENCE = 3.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop; returns the exit status as `host.program` says it."""
-    parser = argparse.ArgumentParser(
-        prog="llmgw-agent",
-        description="Describes this node to the control plane and runs the engines it asks for.",
-        epilog=exits({}),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--config", type=Path, default=DEFAULT, metavar="FILE", help="agent.yaml (%(default)s)")
-    parser.add_argument("--check", action="store_true", help="only say whether the configuration can be used")
-    parser.add_argument("--version", action="version", version=f"llmgw-agent {__version__}")
-    arguments = parser.parse_args(argv)
+    does = "Describes this node to the control plane and runs the engines it asks for."
+    arguments = command_line("llmgw-agent", does, DEFAULT, {}).parse_args(argv)
     set_up_logging()
     return run_program("llmgw-agent", lambda: _run(arguments.config, check=arguments.check))
 

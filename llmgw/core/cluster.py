@@ -120,8 +120,11 @@ class Cluster:
         for name in ledger.nodes:
             ordered = [order.shard for order in self.desired(name).shards]
             assert len(ordered) == len(set(ordered)), f"{name} is ordered a shard twice"
-            memory = sum(replica.profile.memory for replica in ledger.replicas_on(name))
-            assert ledger.promised(name) >= memory, f"{name} is promised what it does not hold"
+            strays = (report.order for report in ledger.strays.get(name, {}).values())
+            profiles = [replica.profile for replica in ledger.replicas_on(name)]
+            profiles += [order.profile for order in strays if order]
+            held = sum(profile.memory for profile in profiles)
+            assert ledger.promised(name) == held, f"{name} is promised what it does not hold"
 
     # --- changing -----------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class Ledger:
         self.overlays = {overlay.model: overlay for overlay in stored.overlays}
         self.nodes: dict[NodeName, Node] = {}
         self.replicas: dict[ReplicaId, Replica] = {}
-        self.strays: dict[tuple[NodeName, ShardId], ShardReport] = {}
+        self.strays: dict[NodeName, dict[ShardId, ShardReport]] = {}
         """Engines whose id belongs to a replica elsewhere: shown and kept running, never routed to."""
         self._news: dict[tuple[str, str], float] = {}
         self.words: dict[tuple[ModelName, NodeName], NodesWords] = {}
@@ -153,8 +153,7 @@ class Ledger:
 
     def promised(self, node: NodeName) -> Bytes:
         """RAM of the replicas on a node, those that leave and strays too: it is theirs until they are gone."""
-        strays = (report.order for (at, _), report in self.strays.items() if at == node)
-        return Bytes(self._promised.get(node, NONE) + sum(order.profile.memory for order in strays if order))
+        return self._promised.get(node, NONE)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -179,8 +178,10 @@ class Ledger:
 
     def is_news(self, subject: str, what: str) -> bool:
         """Whether this was not said for ten minutes; for what others can make happen as often as they like."""
+        if self.now - self._news.get((subject, what), float("-inf")) < _SAY_AGAIN:
+            return False
         self._news = {key: at for key, at in self._news.items() if self.now - at < _SAY_AGAIN}
-        if (subject, what) in self._news or len(self._news) >= _MOST_NEWS:
+        if len(self._news) >= _MOST_NEWS:
             return False
         self._news[subject, what] = self.now
         return True
@@ -232,6 +233,20 @@ class Ledger:
         self.turn.models.update(self.refusals)  # what it held is free now
         self.do(DropAssignment(replica.id))
 
+    def put_stray(self, node: NodeName, report: ShardReport) -> None:
+        """Replace or add an engine that runs unasked; its memory is in use."""
+        self.drop_stray(node, report.shard)
+        self.strays.setdefault(node, {})[report.shard] = report
+        self._promise(node, _memory(report))
+        self.turn.nodes.add(node)
+
+    def drop_stray(self, node: NodeName, shard: ShardId) -> None:
+        """Forget one, if it is there."""
+        report = self.strays.get(node, {}).pop(shard, None)
+        if report is not None:
+            self._promise(node, -_memory(report))
+            self.turn.nodes.add(node)
+
     def next_ordinal(self, model: ModelName) -> int:
         """Return an ordinal that no replica of this model ever had, and reserve it."""
         ordinal = self._ordinals.get(model, 0)
@@ -254,12 +269,12 @@ class Ledger:
             "overlays",
             "nodes",
             "replicas",
-            "strays",
             "_news",
             "words",
             "refusals",
         ):
             setattr(twin, name, dict(getattr(self, name)))
+        twin.strays = {node: dict(strays) for node, strays in self.strays.items()}
         twin.deadlines = self.deadlines.copy()
         twin.turn = Turn(self.turn.now)
         twin._ordinals, twin._causes, twin._promised = dict(self._ordinals), dict(self._causes), dict(self._promised)
@@ -298,6 +313,10 @@ class Ledger:
 def _placement_differs(before: Node, after: Node) -> bool:
     """Whether placement may decide otherwise; usage and the time of the last beat do not count."""
     return (before.state, before.inventory, before.engines) != (after.state, after.inventory, after.engines)
+
+
+def _memory(stray: ShardReport) -> int:
+    return stray.order.profile.memory if stray.order else 0
 
 
 def _assignment(replica: Replica) -> Assignment:

@@ -42,8 +42,8 @@ def orders(ledger: Ledger, node: NodeName) -> tuple[ShardOrder, ...]:
         for shard in replica.shards
         if shard.node == node
     ]
-    strays = [report.order for (at, _), report in sorted(ledger.strays.items()) if at == node and report.order]
-    return (*own, *(replace(order, want=Want.RUN) for order in strays))
+    strays = [report.order for _, report in sorted(ledger.strays.get(node, {}).items())]
+    return (*own, *(replace(order, want=Want.RUN) for order in strays if order))
 
 
 def _order(ledger: Ledger, replica: Replica, shard: ShardId) -> ShardOrder:
@@ -75,9 +75,8 @@ def take(ledger: Ledger, node: NodeName, reports: Iterable[ShardReport]) -> None
             if shard.node == node:
                 _take_one(ledger, replica, shard, said.pop(shard.id, None))
     running = {shard: report for shard, report in said.items() if report.state in _RUNNING}
-    for key in [key for key in ledger.strays if key[0] == node and key[1] not in running]:
-        del ledger.strays[key]
-        ledger.turn.nodes.add(node)
+    for gone in ledger.strays.get(node, {}).keys() - running.keys():
+        ledger.drop_stray(node, gone)
         ledger.turn.models.update(ledger.refusals)  # what it held is free now
     for report in running.values():
         _found(ledger, node, report)
@@ -175,7 +174,7 @@ def _found(ledger: Ledger, node: NodeName, report: ShardReport) -> None:
         _strayed(ledger, node, report)
         return
     replica = replica_of(report.shard)
-    ledger.strays.pop((node, report.shard), None)
+    ledger.drop_stray(node, report.shard)
     ledger.reserve_ordinal(model, ordinal)
     ledger.emit(EventKind.REPLICA_ADOPTED, replica, f"found running on {node}, not in the store")
     ledger.put_replica(_adopted(ledger, node, model, report), save=True)
@@ -183,9 +182,10 @@ def _found(ledger: Ledger, node: NodeName, report: ShardReport) -> None:
 
 def adopt_strays(ledger: Ledger, model: ModelName) -> None:
     """Take over strays of a model that has a place for them now."""
-    for (node, shard), report in sorted(ledger.strays.items()):
-        if split_shard(shard)[0] == model:
-            _found(ledger, node, report)
+    for node in sorted(ledger.strays):
+        for shard, report in sorted(ledger.strays[node].items()):
+            if split_shard(shard)[0] == model:
+                _found(ledger, node, report)
 
 
 def _adoptable(ledger: Ledger, node: NodeName, model: ModelName, order: ShardOrder) -> bool:
@@ -196,8 +196,9 @@ def _adoptable(ledger: Ledger, node: NodeName, model: ModelName, order: ShardOrd
     """
     if replica_of(order.shard) in ledger.replicas or split_shard(order.shard)[1] > _MOST_ADOPTED:
         return False
-    inventory, stray = ledger.nodes[node].inventory, ledger.strays.get((node, order.shard))
-    held = order.profile.memory if stray else 0  # as a stray it holds its memory already
+    inventory = ledger.nodes[node].inventory
+    # As a stray it holds its memory already.
+    held = order.profile.memory if order.shard in ledger.strays.get(node, {}) else 0
     room = usable(inventory) - ledger.promised(node) + held if inventory else 0
     if order.profile.memory > room:
         return False
@@ -208,17 +209,16 @@ def _adoptable(ledger: Ledger, node: NodeName, model: ModelName, order: ShardOrd
 
 
 def _strayed(ledger: Ledger, node: NodeName, report: ShardReport) -> None:
-    key = (node, report.shard)
-    if ledger.strays.get(key) == report:
+    before = ledger.strays.get(node, {}).get(report.shard)
+    if before == report:
         return
-    if key not in ledger.strays and ledger.is_news(node, "strays"):
+    if before is None and ledger.is_news(node, "strays"):
         text = f"{report.shard} runs there and was not ordered; it is left running and gets no requests"
         ledger.emit(EventKind.STRAY_FOUND, node, text)
-    ledger.strays[key] = report
+    ledger.put_stray(node, report)
     model, ordinal, _ = split_shard(report.shard)
     if model in ledger.models and ordinal <= _MOST_ADOPTED:
         ledger.reserve_ordinal(model, ordinal)
-    ledger.turn.nodes.add(node)
 
 
 def _adopted(ledger: Ledger, node: NodeName, model: ModelName, report: ShardReport) -> Replica:

@@ -219,7 +219,7 @@ def _some(names: Sequence[str]) -> str:
 
 def _found_running(ledger: Ledger, name: NodeName) -> list[NodeWarning]:
     adopted: list[ReplicaId] = [one.id for one in ledger.replicas_on(name) if one.adopted]
-    strays = [shard for node, shard in ledger.strays if node == name]
+    strays = list(ledger.strays.get(name, ()))
     found = []
     if adopted:
         text = f"{_some(adopted)} found running, not placed by this control plane"

@@ -8,7 +8,6 @@ SIGHUP reads `models:` of server.yaml again.
 What it ends with is in `llmgwd --help`. A second signal kills.
 """
 
-import argparse
 import asyncio
 import grp
 import logging
@@ -38,7 +37,7 @@ from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.store import Store
 from llmgw.daemon.watch import RECENT, Hub
 from llmgw.host import clock
-from llmgw.host.program import exits, run_program
+from llmgw.host.program import command_line, run_program
 from llmgw.host.signals import hangup_signal, stop_signal
 from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
 from llmgw.wire.agent import v1
@@ -58,16 +57,7 @@ EXITS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run llmgwd until a signal; return its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="llmgwd",
-        description="The control plane of an llmgw cluster.",
-        epilog=exits(EXITS),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, metavar="FILE", help="server.yaml (%(default)s)")
-    parser.add_argument("--check", action="store_true", help="only say whether the configuration can be used")
-    parser.add_argument("--version", action="version", version=f"llmgwd {__version__}")
-    asked = parser.parse_args(argv)
+    asked = command_line("llmgwd", "The control plane of an llmgw cluster.", DEFAULT_CONFIG, EXITS).parse_args(argv)
     set_up_logging()
     return run_program("llmgwd", lambda: _work(asked.config, check_only=asked.check))
 

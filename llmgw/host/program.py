@@ -4,10 +4,13 @@
 130 interrupted before it listened to signals
 """
 
+import argparse
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+from llmgw import __version__
 from llmgw.core.errors import LlmgwError
 from llmgw.core.safe import LINE, safe
 
@@ -29,6 +32,20 @@ def exits(own: Mapping[int, str]) -> str:
     """
     lines = [f"  {status:<3} {meaning}" for status, meaning in sorted({**_EXITS, **own}.items())]
     return "\n".join(["exit status:", *lines])
+
+
+def command_line(name: str, does: str, file: Path, own: Mapping[int, str]) -> argparse.ArgumentParser:
+    """The command line that all daemons share: which file (`file` by default), only check it, which version.
+
+    `does` is a sentence for the help, `own` the exit statuses that only this program has.
+    """
+    parser = argparse.ArgumentParser(
+        prog=name, description=does, epilog=exits(own), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, default=file, metavar="FILE", help=f"{file.name} (%(default)s)")
+    parser.add_argument("--check", action="store_true", help="only say whether the configuration can be used")
+    parser.add_argument("--version", action="version", version=f"{name} {__version__}")
+    return parser
 
 
 def run_program(name: str, work: Callable[[], int | None]) -> int:

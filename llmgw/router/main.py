@@ -4,7 +4,6 @@ Exit: 0 stopped on a signal, 2 the configuration or the caller's fault, 3 a cert
 else as `host.program` says it.
 """
 
-import argparse
 import asyncio
 import contextlib
 import gc
@@ -16,13 +15,12 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from llmgw import __version__
 from llmgw.config.load import load_router
 from llmgw.core.errors import BadConfig
 from llmgw.core.identity import Role
 from llmgw.core.views import Routes
 from llmgw.host.machine import machine_id
-from llmgw.host.program import exits, run_program
+from llmgw.host.program import command_line, run_program
 from llmgw.host.systemd import set_up_logging
 from llmgw.router.run import Router
 from llmgw.wire.tls import client_context, own_identity
@@ -36,7 +34,8 @@ DEFAULT = Path("/etc/llmgw/router.yaml")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit status."""
-    arguments = _arguments().parse_args(argv)
+    does = "Serves the OpenAI API in front of the engines."
+    arguments = command_line("llmgw-router", does, DEFAULT, {}).parse_args(argv)
     set_up_logging()
     return run_program("llmgw-router", lambda: _run(arguments.config, check=arguments.check))
 
@@ -51,19 +50,6 @@ def _run(file: Path, *, check: bool) -> None:
     gc.freeze()  # what was imported stays: looking through it again and again would hold up requests
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, file))
-
-
-def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="llmgw-router",
-        description="Serves the OpenAI API in front of the engines.",
-        epilog=exits({}),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--config", type=Path, default=DEFAULT, metavar="FILE", help="router.yaml (%(default)s)")
-    parser.add_argument("--check", action="store_true", help="only say whether the configuration can be used")
-    parser.add_argument("--version", action="version", version=f"llmgw-router {__version__}")
-    return parser
 
 
 def _check_identity(config: "RouterConfig", file: Path) -> None:
