@@ -41,7 +41,7 @@ lock: $(READY) ## pin the newest allowed versions with hashes in requirements.lo
 	$(BIN)/uv pip compile pyproject.toml --extra demo --extra dev --generate-hashes --no-emit-index-url \
 	  --universal --no-annotate --upgrade --output-file requirements.lock >/dev/null
 
-bench: $(READY) ## measure against goals and peers, a JSON line each (ONLY=demo|stop|idle|ctl|console|router for one)
+bench: $(READY) ## measure against goals and peers, a JSON line each (ONLY=demo|stop|idle|ctl|console|router|discovery for one)
 	@$(BIN)/python -m bench $(ONLY)
 
 lab: $(READY) ## journeys on hosts with systemd of their own (root only; says so and skips elsewhere)

@@ -7,7 +7,7 @@ import sys
 
 from llmgw.core.errors import LlmgwError
 
-NAMES = ("demo", "stop", "idle", "ctl", "console", "router")
+NAMES = ("demo", "stop", "idle", "ctl", "console", "router", "discovery")
 
 
 async def main(asked: list[str]) -> int:

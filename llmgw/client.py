@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from llmgw.core import views
 from llmgw.core.errors import BadConfig, ControlUnreachable
 from llmgw.wire.channel import Channel
-from llmgw.wire.convert import checked, enum_to_wire, from_wire
+from llmgw.wire.convert import checked, enum_to_wire, from_wire, to_wire
 from llmgw.wire.operator import v1
 
 if TYPE_CHECKING:
@@ -80,6 +80,15 @@ class ControlClient:
     def watch_routes(self) -> AsyncGenerator[views.Routes, None]:
         """The whole route table, again after each change. For routers; it carries the engines' keys."""
         return self._follow("WatchRoutes", v1.WatchRoutesRequest(), v1.Routes, views.Routes)
+
+    def watch_attempts(self) -> AsyncGenerator[views.Attempt, None]:
+        """The nodes to try, as that is wanted. For routers; the control plane knows by it that this one is there."""
+        return self._follow("WatchAttempts", v1.WatchAttemptsRequest(), v1.Attempt, views.Attempt)
+
+    async def report_attempt(self, tried: views.Tried) -> views.Noted:
+        """Say whether a node was reached. For routers."""
+        request = v1.ReportAttemptRequest(tried=to_wire(tried, v1.Tried))
+        return await self._ask("ReportAttempt", request, v1.Noted, views.Noted)
 
     async def _ask(
         self, name: str, request: "betterproto2.Message", reply: "type[betterproto2.Message]", view: type[_View]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -15,13 +16,15 @@ from pydantic import BaseModel
 
 import llmgw
 from bench.figure import Figure
+from llmgw.agent.discovery import nvidia
 from llmgw.client import ControlClient
 from llmgw.config.agent import AgentConfig
 from llmgw.config.load import load_agent, load_router, load_server
 from llmgw.config.models import ClientFile, TlsSection
 from llmgw.config.router import RouterConfig
 from llmgw.config.server import ModelSection, ProfileSection, ServerConfig
-from llmgw.core import refusals, shard
+from llmgw.core import refusals, shard, warnings
+from llmgw.core.facts import Inventory
 from llmgw.ctl import grammar
 from llmgw.daemon.operators import Operators
 from llmgw.daemon.roles import ROLES
@@ -129,6 +132,31 @@ def test_states_shows_the_table_that_runs() -> None:
 def test_placement_names_every_refusal() -> None:
     known = [kind.code for kind in get_args(refusals.Refusal)]
     assert sorted(re.findall(r"^\| `(\w+)` \|", page("docs/placement.md"), re.MULTILINE)) == sorted(known)
+
+
+def rows(file: str, section: str) -> list[list[str]]:
+    """The cells of the tables in one section of a page, without their heads."""
+    text = page(file).split(f"\n## {section}\n")[1].split("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_discovery_names_every_fact_of_the_inventory() -> None:
+    named = [
+        name for first, *_ in rows("docs/discovery.md", "What, from where") for name in re.findall(r"`(\w+)`", first)
+    ]
+    assert sorted(named) == sorted(field.name for field in fields(Inventory))
+
+
+def test_discovery_names_every_warning() -> None:
+    codes = [kind.code for kind in get_args(warnings.NodeWarning) if isinstance(kind.code, str)]
+    named = [first.strip("`") for first, *_ in rows("docs/discovery.md", "Warnings") if first != "code"]
+    assert sorted(named) == sorted(codes)
+
+
+def test_discovery_says_what_the_gpu_tool_ends_with() -> None:
+    told = [(first, rest[0]) for first, *rest in rows("docs/discovery.md", "None, and not said") if first.isdecimal()]
+    assert told == [(str(status), meaning) for status, meaning in nvidia._MEANING.items()]
 
 
 def keys(model: type[BaseModel], before: str = "") -> dict[str, bool]:

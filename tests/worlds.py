@@ -3,22 +3,57 @@
 from dataclasses import dataclass, field, replace
 
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Cpu, EngineReport, Engines, Failure, FailureKind, Inventory, Usage
+from llmgw.core.facts import (
+    ByHand,
+    Cpu,
+    Disk,
+    EngineReport,
+    Engines,
+    Fabric,
+    FabricAdapter,
+    Failure,
+    FailureKind,
+    Gpu,
+    GpuHolder,
+    Inventory,
+    LinkLayer,
+    NumaNode,
+    PortState,
+    Usage,
+)
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, Refusal
 from llmgw.core.shard import ShardState
 from llmgw.core.state import NodeState
-from llmgw.core.units import GIB, MIB, Bytes
+from llmgw.core.units import GIB, MIB, TIB, Bytes
 from llmgw.core.views import (
     AboutView,
     ModelState,
     ModelView,
     NodeView,
-    NodeWarning,
+    Reach,
     ReplicaView,
     Revision,
     ShardView,
     Why,
+)
+from llmgw.core.warnings import (
+    AdapterAbsent,
+    CertificateEnds,
+    ClockSkew,
+    DiskNearlyFull,
+    DiskUnknown,
+    EngineFails,
+    FabricPortDown,
+    GpuHeld,
+    GpuProbeFailed,
+    NoAvx2,
+    NodeWarning,
+    NoSubnetManager,
+    OtherWarning,
+    RecordedMachine,
+    RouterCannotReach,
+    StatedDiffers,
 )
 
 T0 = 1_767_268_800.0
@@ -188,14 +223,15 @@ def three_nodes() -> World:
 def one_node_lost() -> World:
     """A node away for long, one away for a moment, one with a broken engine; figures stay."""
     broken = EngineReport(engine="llama.cpp", problem="libgomp.so.1 is missing", by_hand=True)
-    skewed = NodeWarning(code="clock", text="its clock is 95 s behind", fix="set up NTP on node04")
+    skewed = ClockSkew(seconds=95.0)
+    fails = EngineFails(engine=broken.engine, text=broken.problem)
     return World(
         about=about(),
         nodes=(
             node("node01"),
             node("node02", NodeState.LOST, ago=252),
             node("node03", NodeState.UNREACHABLE, ago=8),
-            node("node04", warnings=(skewed,), engines=(broken,)),
+            node("node04", warnings=(skewed, fails), engines=(broken,)),
             replace(
                 node("node05", NodeState.LOST, ago=7200), inventory=None, engines=None, usage=None, usable=Bytes(0)
             ),
@@ -292,19 +328,186 @@ def why(
     )
 
 
+def _h100(index: int, numa: int) -> Gpu:
+    return Gpu(
+        index=index,
+        uuid=f"GPU-{index}a4c1f0e-7d52-4b0e-9f1a-3c5d2e8b610{index}",
+        name="NVIDIA H100 80GB HBM3",
+        memory=Bytes(81559 * MIB),
+        driver="550.90.07",
+        compute="9.0",
+        pci=f"0000:{0x18 + 0x11 * index:02x}:00.0",
+        numa=numa,
+    )
+
+
+def _hca(index: int, gpu: Gpu) -> FabricAdapter:
+    return FabricAdapter(
+        name=f"mlx5_{index}",
+        link_layer=LinkLayer.INFINIBAND,
+        state=PortState.ACTIVE,
+        physical_state="LinkUp",
+        rate="400 Gb/sec (4X NDR)",
+        node_guid=f"a088:c203:0084:9e1{index}",
+        port_guid=f"a288:c2ff:fe84:9e1{index}",
+        gid_prefix="fe80:0000:0000:0000",
+        pkey="0xffff",
+        netdev=f"ibp{24 + 17 * index}s0",
+        pci=f"0000:{0x19 + 0x11 * index:02x}:00.0",
+        numa=gpu.numa,
+        gpu=gpu.uuid,
+    )
+
+
+def gpu_server() -> World:
+    """Eight GPUs, an adapter for each, two sockets, a router that reaches it."""
+    gpus = tuple(_h100(index, index // 4) for index in range(8))
+    one = node("gpu01", memory=2048 * GIB, promised=900 * GIB)
+    inventory = Inventory(
+        os="Ubuntu 24.04.2 LTS",
+        os_id="ubuntu",
+        os_version="24.04",
+        kernel="6.8.0-60-generic",
+        arch="x86_64",
+        virtualization="none",
+        cpu=Cpu(
+            model="Intel(R) Xeon(R) Platinum 8480C",
+            cores=224,
+            features=("amx_bf16", "amx_int8", "amx_tile", "avx", "avx2", "avx512_vnni", "avx512f", "sse4_2"),
+        ),
+        numa=tuple(NumaNode(index=index, cores=112, memory=Bytes(1024 * GIB)) for index in range(2)),
+        memory=Bytes(2048 * GIB),
+        disks=(
+            Disk(directory="/var/lib/llmgw-agent", uses=("state",), total=Bytes(878 * GIB), free=Bytes(610 * GIB)),
+            Disk(directory="/srv/models", uses=("weights",), total=Bytes(28 * TIB), free=Bytes(9 * TIB)),
+        ),
+        gpus=gpus,
+        adapters=tuple(_hca(index, gpu) for index, gpu in enumerate(gpus)),
+        fabrics=(Fabric(name="ib-a", adapters=tuple(f"mlx5_{index}" for index in range(8))),),
+        certificate_ends=T0 + 80 * 86400,
+    )
+    usage = Usage(
+        memory_available=Bytes(1100 * GIB),
+        load_average=12.5,
+        gpu_used=tuple(Bytes((70 if index < 4 else 1) * 1000 * MIB) for index in range(8)),
+    )
+    reach = (Reach(router="router01", host="10.0.0.1", port=21007, at=T0 - 25),)
+    described = replace(one, inventory=inventory, usage=usage, reach=reach, usable=Bytes(2040 * GIB))
+    return World(
+        about=about(exposure="direct"),
+        nodes=(described, node("node02")),
+        models=(model("gemma", ModelState.READY, 2, 2),),
+        replicas=(replica("gemma", 0, "gpu01"), replica("gemma", 1, "gpu01", ago=890)),
+        events=STORY,
+    )
+
+
+_TOOL = "nvidia-smi ended with exit status 9: NVIDIA-SMI has failed because it couldn't communicate with the driver"
+
+
+def sick_node() -> World:
+    """What can be wrong with one node, all at once; its engines were never probed."""
+    port = replace(_hca(0, _h100(0, 0)), state=PortState.INIT, gpu="", gid_prefix="")
+    down = replace(
+        _hca(1, _h100(1, 0)), state=PortState.DOWN, physical_state="Polling", rate="10 Gb/sec (4X SDR)", gpu=""
+    )
+    full = Disk(directory="/srv/models", uses=("engines", "weights"), total=Bytes(2 * TIB), free=Bytes(9 * GIB))
+    stale = Disk(directory="/mnt/nfs/weights", uses=("weights",), problem="its storage does not answer")
+    stated = ByHand(field="memory", stated="64 GiB", measured="31.3 GiB", differs=True)
+    one = node("node07", memory=64 * GIB, promised=70 * GIB)
+    assert one.inventory is not None
+    inventory = replace(
+        one.inventory,
+        virtualization="kvm",
+        cpu=Cpu(model="Common KVM processor", cores=16, quota=4.0, features=("avx", "sse4_2")),
+        memory_limit=Bytes(32 * GIB),
+        disks=(full, stale),
+        gpu_problem=_TOOL,
+        adapters=(port, down),
+        fabrics=(Fabric(name="ib-a", adapters=("mlx5_0", "mlx5_1", "mlx5_4")),),
+        by_hand=(stated,),
+        certificate_ends=T0 + 5 * 86400,
+    )
+    error = "connection timed out after 2 s"
+    reach = (
+        Reach(router="router01", host="10.0.0.7", port=21000, error=error, at=T0 - 40),
+        Reach(router="router02", host="10.0.0.7", port=21000, at=T0 - 40),
+    )
+    warnings: tuple[NodeWarning, ...] = (
+        NoAvx2(virtualization="kvm", model="Common KVM processor"),
+        StatedDiffers(field="memory", stated="64 GiB", measured="31.3 GiB"),
+        GpuProbeFailed(text=_TOOL),
+        NoSubnetManager(adapter="mlx5_0"),
+        FabricPortDown(fabric="ib-a", adapter="mlx5_1", state="DOWN (Polling)"),
+        AdapterAbsent(fabric="ib-a", adapter="mlx5_4", present=("mlx5_0", "mlx5_1")),
+        CertificateEnds(seconds=5 * 86400.0),
+        DiskNearlyFull(directory="/srv/models", free=full.free, total=full.total),
+        DiskUnknown(directory=stale.directory, text=stale.problem),
+        ClockSkew(seconds=-34.0),
+        RouterCannotReach(router="router01", address="10.0.0.7", port=21000, error=error),
+    )
+    sick = replace(one, inventory=inventory, engines=None, reach=reach, warnings=warnings)
+    return World(
+        about=about(),
+        nodes=(node("node01"), sick),
+        models=(model("gemma", ModelState.DEGRADED, 0, 1),),
+        replicas=(
+            replica("gemma", 2, "node07", ShardState.FAILED, failure=KILLED, retry_at=T0 + 38, attempts=2, ago=30),
+        ),
+        events=STORY,
+    )
+
+
+def _any_machine(text: str) -> Inventory:
+    """A machine whose every word is `text`."""
+    card = Gpu(index=0, uuid=text, name=text, driver=text, compute=text, pci=text, memory=Bytes(GIB), divided=True)
+    part = replace(card, uuid=text + "/part", parent=text, divided=False, unified=True)
+    port = FabricAdapter(
+        name=text, link_layer=LinkLayer.INFINIBAND, state=PortState.DOWN, physical_state=text, rate=text,
+        node_guid=text, port_guid=text, gid_prefix=text, pkey=text, netdev=text, pci=text, gpu=text,
+    )  # fmt: skip
+    return Inventory(
+        os=text,
+        os_id=text,
+        os_version=text,
+        kernel=text,
+        arch=text,
+        virtualization=text,
+        cpu=Cpu(model=text, cores=1, features=(text, f"amx{text}")),
+        memory=Bytes(GIB),
+        disks=(
+            Disk(directory=text, uses=(text,), problem=text),
+            Disk(directory=text, uses=(text,), total=Bytes(GIB), free=Bytes(1)),
+        ),
+        gpus=(card, part),
+        gpu_problem=text,
+        gpu_holders=(GpuHolder(gpu=text, pid=1, command=text), GpuHolder(gpu="another", pid=2, command=text)),
+        adapters=(port,),
+        adapter_problem=text,
+        fabrics=(Fabric(name=text, adapters=(text,)),),
+        by_hand=(ByHand(field=text, stated=text, measured=text, differs=True),),
+        certificate_ends=T0,
+        recorded=text,
+    )
+
+
 def speaking(text: str) -> World:
     """A cluster whose every word from outside is `text`."""
     failure = replace(KILLED, text=text, last_lines=(text, text))
-    warning = NodeWarning(code=text, text=text, fix=text)
+    warning = OtherWarning(code=text, text=text, fix=text)
     engine = EngineReport(engine=text, version=text, problem=text)
-    one = node("node01", engines=(engine,), warnings=(warning,))
-    assert one.inventory is not None
-    inventory = replace(one.inventory, os=text, arch=text, cpu=Cpu(model=text, cores=1), gpu_problem=text)
+    typed = (RecordedMachine(directory=text), GpuHeld(gpu=0, pid=1, command=text, memory=None), warning)
+    one = node("node01", engines=(engine,), warnings=typed)
+    reach = (Reach(router=text, host=text, port=1, error=text, at=T0), Reach(router=text, host=text, port=1, at=T0))
     refusal = EngineMissing(node=NodeName(text), engine=text, has=(text,))
     m = replace(model(text, ModelState.REFUSED, 0, 1, aliases=(text,), refusals=(refusal,)), engine=text)
     return World(
         about=replace(about(), cluster=text),
-        nodes=(replace(one, name=NodeName(text), address=text, agent_version=text, inventory=inventory),),
+        nodes=(
+            replace(
+                one, name=NodeName(text), address=text, agent_version=text, inventory=_any_machine(text), reach=reach
+            ),
+        ),
         models=(m,),
         replicas=(replica(text, 0, text, ShardState.FAILED, failure=failure),),
         events=(event(7, 60, EventKind.SHARD_FAILED, text, text, by=text, lines=(text,)),),

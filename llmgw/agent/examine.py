@@ -1,31 +1,97 @@
-"""What would keep this agent from being of use, as far as it can tell before it runs? For `--check`."""
+"""What would keep this agent from being of use, as far as it can tell before it runs? For `--check` and `llmgw doctor`.
+
+Each function looks at one thing, so that a file with faults is examined in all that is right in it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
 
 from llmgw.agent.discovery import memory
+from llmgw.agent.discovery.root import Root, root_of
 from llmgw.agent.engines.probe import probe
 from llmgw.agent.environment import engine_environment
 from llmgw.agent.launch import systemd
 from llmgw.agent.launch.ports import ephemeral, overlap
-from llmgw.config.agent import AgentConfig, Launcher
+from llmgw.agent.patience import words
+from llmgw.config.agent import AgentConfig, Launcher, Ports
+from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.identity import Identity
 from llmgw.core.units import size
 
 
-async def examine(config: AgentConfig, identity: Identity) -> list[str]:
-    """Return what is wrong, a line each: the certificate's name, engines that do not run, ports, memory, launcher."""
+async def examine(config: AgentConfig, identity: Identity) -> list[Check]:
+    """The certificate's name, engines that do not run, ports, memory, launcher: all that `--check` looks at."""
+    return [
+        named(identity, config.node),
+        *await engines(config.engines),
+        ports(config.engine_ports),
+        *memory_stated(config.memory, root_of(config)),
+        launcher(config.launcher),
+    ]
+
+
+def named(identity: Identity, node: str) -> Check:
+    """Whether the certificate speaks for this node."""
+    if identity.name == node:
+        return ok("certificate", f"certificate is for node {node}")
+    return fault(
+        "certificate",
+        f"certificate is for {identity.name}, the node is {node}: the control plane will refuse it",
+        f"set node: {identity.name}, or issue a certificate for {node}",
+    )
+
+
+async def engines(programs: Mapping[str, Path]) -> list[Check]:
+    """Whether each engine that agent.yaml names runs."""
     found = []
-    if identity.name != config.node:
-        found.append(
-            f"certificate is for {identity.name}, the node is {config.node}: the control plane will refuse it; "
-            f"set node: {identity.name}, or issue a certificate for {config.node}"
-        )
-    for engine in (await probe(config.engines, engine_environment())).values():
-        if engine.report.problem:
-            found.append(f"engines: {engine.report.engine}: {engine.report.problem}")
-    if warning := overlap(config.engine_ports, ephemeral()):
-        found.append(warning)
-    total = memory.total()
-    if config.memory is not None and config.memory > total:
-        found.append(f"memory: {size(config.memory)} is more than this machine's {size(total)}")
-    if config.launcher is Launcher.SYSTEMD and not systemd.running():
-        found.append("launcher: systemd does not run this machine, or we are not root; set launcher: session")
+    for engine in (await probe(programs, engine_environment())).values():
+        report = engine.report
+        if report.problem:
+            found.append(fault("engine", f"engines: {report.engine}: {report.problem}", _ENGINE))
+        else:
+            found.append(ok("engine", f"{report.engine} {report.version} at {report.path} runs"))
     return found
+
+
+_ENGINE = "run it by hand to see; mend it, or correct engines: in agent.yaml"
+
+
+def ports(chosen: Ports) -> Check:
+    """Whether the kernel gives ports of engines to outgoing connections."""
+    if text := overlap(chosen, ephemeral()):
+        fact, _, fix = text.rpartition("; ")
+        return warning("ports", fact, fix)
+    return ok("ports", f"engine_ports {chosen} are outside the ports that the kernel takes for outgoing connections")
+
+
+def memory_stated(stated: int | None, root: Root) -> list[Check]:
+    """Whether agent.yaml promises more than there is; nothing where it promises nothing."""
+    if stated is None:
+        return []
+    try:
+        total = memory.total(root)
+    except OSError as error:
+        return [warning("memory", f"how much there is cannot be told: {words(error)}", "show this process /proc")]
+    if stated <= total:
+        return []
+    return [
+        fault(
+            "memory",
+            f"memory: {size(stated)} is more than this machine's {size(total)}",
+            "correct memory: in agent.yaml, or take it out so that the measured value holds",
+        )
+    ]
+
+
+def launcher(chosen: Launcher, *, has: bool | None = None) -> Check:
+    """Whether what agent.yaml wants engines started by is there.
+
+    `has` is whether the agent would have systemd, None when we are the agent's user and can see for ourselves.
+    """
+    has = systemd.running() if has is None else has
+    if chosen is Launcher.SYSTEMD and not has:
+        return fault(
+            "launcher", "launcher: systemd does not run this machine, or we are not root", "set launcher: session"
+        )
+    form = "systemd" if chosen is Launcher.SYSTEMD or (chosen is Launcher.AUTO and has) else "session"
+    return ok("launcher", f"engines are started by {form}")

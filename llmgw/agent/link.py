@@ -13,7 +13,7 @@ from enum import Enum
 from llmgw import __version__
 from llmgw.agent.backoff import Backoff
 from llmgw.agent.discovery.address import address_towards
-from llmgw.agent.discovery.inventory import usage
+from llmgw.agent.listen import Listener
 from llmgw.agent.news import News
 from llmgw.agent.node import Node
 from llmgw.agent.survey import Survey
@@ -21,7 +21,7 @@ from llmgw.config.address import Address
 from llmgw.config.tls import TlsFiles
 from llmgw.core import facts
 from llmgw.core.errors import LlmgwError
-from llmgw.core.facts import Accepted, AgentMessage, Desired, Heartbeat, Leaving, Registration, Report
+from llmgw.core.facts import Accepted, AgentMessage, Desired, Heartbeat, Leaving, Registration, Report, TryAddress
 from llmgw.core.identity import Identity
 from llmgw.core.names import NodeName
 from llmgw.host import clock
@@ -41,7 +41,7 @@ _AFTER_REFUSAL = 5.0
 """Seconds before a refused agent asks again: what is wrong is mended by people."""
 
 _TROUBLE = (LlmgwError, OSError)
-"""What ends a session; an OSError is of the machine, as when it does not say how much memory is left."""
+"""What ends a session; an OSError is of the machine, as when it has no descriptor left."""
 
 _Wire = ClientLink[v1.AgentMessage, v1.ControlMessage]
 
@@ -88,11 +88,12 @@ class Link:
         files: TlsFiles,
         node: Node,
         survey: Survey,
+        listener: Listener,
         news: News,
         stop: asyncio.Event,
     ) -> None:
         self._own, self._control, self._files = own, control, files
-        self._node, self._survey, self._news, self._stop = node, survey, news, stop
+        self._node, self._survey, self._listener, self._news, self._stop = node, survey, listener, news, stop
         self._backoff = Backoff()
         self._told = dict[Address, str]()
 
@@ -219,6 +220,8 @@ class Link:
             match await _next(link):
                 case Desired() as desired:
                     self._node.receive(desired)
+                case TryAddress() as question:
+                    self._listener.ask(question)
                 case facts.Refused() as refusal:
                     return self._refused(refusal)
                 case Accepted():
@@ -230,21 +233,25 @@ class Link:
         """Beat at the interval that was asked for, and tell at once what is new since `told`, at which `seen` was."""
         loop = asyncio.get_running_loop()
         due = loop.time() + heartbeat
-        inventory, engines = told.inventory, told.engines
+        inventory, engines, shards = told.inventory, told.engines, told.shards
         while True:
             await _either(self._news.after(seen), due - loop.time())
             if self._news.count != seen:
                 seen = self._news.count
+                listening = self._listener.answer()
+                if listening is not None:
+                    await _send(link, listening)
                 found, probed = self._survey.inventory, self._survey.engines
                 report = Report(
                     shards=self._node.reports(),
                     engines=None if probed is engines else probed,
                     inventory=None if found == inventory or found is None else found,
                 )
-                inventory, engines = found or inventory, probed
-                await _send(link, report)
+                if listening is None or report != Report(shards=shards):
+                    await _send(link, report)
+                inventory, engines, shards = found or inventory, probed, report.shards
             if loop.time() >= due:
-                await _send(link, Heartbeat(at=clock.now(), usage=usage()))
+                await _send(link, Heartbeat(at=clock.now(), usage=self._survey.usage()))
                 due = max(due + heartbeat, loop.time())
 
 

@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Coroutine, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -18,8 +19,11 @@ from llmgw.agent.examine import examine
 from llmgw.agent.launch import namesakes
 from llmgw.agent.launch.forms import launcher
 from llmgw.agent.launch.launcher import Owner
+from llmgw.agent.launch.marks import runs
 from llmgw.agent.launch.ports import ephemeral, overlap
+from llmgw.agent.leases import Leases
 from llmgw.agent.link import Link, Who
+from llmgw.agent.listen import Listener
 from llmgw.agent.news import News
 from llmgw.agent.node import Node
 from llmgw.agent.records import Records
@@ -27,9 +31,11 @@ from llmgw.agent.start import Starter
 from llmgw.agent.survey import Survey
 from llmgw.config.agent import AgentConfig
 from llmgw.config.load import load_agent
+from llmgw.core.checks import Result
 from llmgw.core.errors import BadConfig, Rejected
 from llmgw.core.identity import Identity, Role
 from llmgw.core.names import NodeName
+from llmgw.core.safe import LINE, safe
 from llmgw.host.machine import boot_id, machine_id
 from llmgw.host.program import command_line, run_program
 from llmgw.host.signals import stop_signal
@@ -61,9 +67,9 @@ def _run(file: Path, *, check: bool) -> int:
 
 
 def _check(file: Path, config: AgentConfig, identity: Identity) -> int:
-    faults = asyncio.run(examine(config, identity))
+    faults = [one for one in asyncio.run(examine(config, identity)) if one.result is not Result.OK]
     for fault in faults:
-        print(f"{file}: {fault}", file=sys.stderr)
+        print(f"{file}: {safe(f'{fault.fact}; {fault.fix}', LINE)}", file=sys.stderr)
     if not faults:
         print(f"{file}: good: node {config.node} of cluster {identity.cluster}")
     return Rejected.exit_status if faults else 0
@@ -99,15 +105,18 @@ async def serve(config: AgentConfig, identity: Identity, owner: Owner) -> None:
     if warning := namesakes.warning(owner):
         _log.warning("%s", warning)
     launches = launcher(config.launcher, owner, boot)
-    records, survey = Records(config.state), Survey(config, news)
-    starter = Starter(config, records, survey, launches)
+    records, survey = Records(config.state), Survey(config, news, partial(runs, owner))
+    leases = Leases(config)
+    starter = Starter(leases, records, survey, launches)
     node = Node(identity.cluster, config.start_timeout, records, starter, launches, news)
-    link = Link(own, list(config.control), config.tls, node, survey, news, stop)
+    listener = Listener(leases, config.engine_ports, node.ports, news)
+    link = Link(own, list(config.control), config.tls, node, survey, listener, news, stop)
     _log.info("node %s of cluster %s, version %s, state in %s", own.node, identity.cluster, __version__, config.state)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(survey.run(), name="survey")]
         if await _before(stop, _open(node, survey)):
             tasks.append(group.create_task(node.run(), name="node"))
+            tasks.append(group.create_task(listener.run(), name="listener"))
             tasks.append(group.create_task(keep_alive(lambda: True), name="watchdog"))
             notify(READY, status(f"node {own.node} of cluster {identity.cluster}"))
             # The link ends first, while the rest still answers; then nothing is left to tell.

@@ -69,6 +69,10 @@ class Node:
         """Every shard as it is now."""
         return local_shard.reports(self._shards[name] for name in sorted(self._shards))
 
+    def ports(self) -> set[int]:
+        """Of the engines that run."""
+        return {watch.port for watch in self._watches.values()}
+
     # --- starting -----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
@@ -241,7 +245,7 @@ class Node:
     async def _launch(self, step: Launch, attempts: int) -> None:
         name = step.order.shard
         try:
-            started = await self._starter.start(step, attempts, self._ports)
+            started = await self._starter.start(step, attempts, self.ports)
         except CannotStart as error:
             self._put_outcome(name, NotStarted(launch=step.launch, text=str(error)))
             return
@@ -253,9 +257,6 @@ class Node:
         watch = self._watched(step.order, step.launch, started.alive, started.process)
         self._put_outcome(name, Launched(launch=step.launch, process=started.process))
         await watch.run(clock.now())
-
-    def _ports(self) -> set[int]:
-        return {watch.port for watch in self._watches.values()}
 
     async def _stop(self, step: Stop) -> None:
         watch = self._watches.get(step.shard)

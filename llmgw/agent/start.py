@@ -6,22 +6,21 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from llmgw.agent.discovery import memory
-from llmgw.agent.discovery.address import address_towards
 from llmgw.agent.engines.adapter import Place
 from llmgw.agent.engines.check import Room, check
 from llmgw.agent.engines.probe import ADAPTERS
 from llmgw.agent.environment import engine_environment
 from llmgw.agent.launch import log
 from llmgw.agent.launch.launcher import Alive, Launcher, LaunchFailed, Task
-from llmgw.agent.launch.ports import NoPort, ephemeral, lease
+from llmgw.agent.launch.ports import NoPort
+from llmgw.agent.leases import Leases, NoAddress
 from llmgw.agent.patience import words
 from llmgw.agent.records import Records
 from llmgw.agent.survey import Survey
 from llmgw.agent.threads import aside
-from llmgw.config.agent import AgentConfig
 from llmgw.core.converge import Launch
 from llmgw.core.errors import BadProfile
-from llmgw.core.facts import Exposure, Secret, ShardOrder, ShardReport
+from llmgw.core.facts import Secret, ShardOrder, ShardReport
 from llmgw.core.local_shard import Process
 from llmgw.core.shard import ShardState
 from llmgw.core.units import Bytes
@@ -46,29 +45,23 @@ class Started:
 class Starter:
     """Starts engines on this node."""
 
-    def __init__(self, config: AgentConfig, records: Records, survey: Survey, launcher: Launcher) -> None:
-        self._config, self._records, self._survey, self._launcher = config, records, survey, launcher
-        self._leased = set[int]()
-        """Ports of launches that are under way."""
+    def __init__(self, leases: Leases, records: Records, survey: Survey, launcher: Launcher) -> None:
+        self._leases, self._records, self._survey, self._launcher = leases, records, survey, launcher
 
     async def start(self, step: Launch, attempts: int, in_use: Callable[[], Collection[int]]) -> Started:
         """Start what `step` says on a port that no other engine has, or raise CannotStart."""
         try:
             return await self._start(step, attempts, in_use)
-        except (BadProfile, LaunchFailed, NoPort) as error:
+        except (BadProfile, LaunchFailed, NoAddress, NoPort) as error:
             raise CannotStart(str(error)) from None
         except OSError as error:
             raise CannotStart(words(error) if error.filename else f"the node: {words(error)}") from None
 
     async def _start(self, step: Launch, attempts: int, in_use: Callable[[], Collection[int]]) -> Started:
         await self._check(step.order)
-        host = await self._host(step.exposure)
-        port = lease(self._config.engine_ports, host, {*in_use(), *self._leased}, avoid=ephemeral())
-        self._leased.add(port)
-        try:
+        host = await self._leases.host(step.exposure)
+        with self._leases.port(host, in_use()) as port:
             return await self._launch(step, attempts, host, port)
-        finally:
-            self._leased.discard(port)
 
     async def _launch(self, step: Launch, attempts: int, host: str, port: int) -> Started:
         order = step.order
@@ -95,7 +88,7 @@ class Starter:
         await self._survey.described.wait()
         engine, adapter = self._survey.engine(order.profile.engine), ADAPTERS.get(order.profile.engine)
         total = self._survey.inventory.memory if self._survey.inventory else Bytes(0)
-        room = Room(total=total, available=memory.available())
+        room = Room(total=total, available=memory.available(self._survey.root))
         try:
             async with asyncio.timeout(_STORAGE_TIMEOUT):
                 await aside(check, order, engine, adapter, room)
@@ -118,14 +111,3 @@ class Starter:
         self._records.save(record)
         self._records.save_key(order.shard, key)
         log.fresh(self._records.log(order.shard))
-
-    async def _host(self, exposure: Exposure) -> str:
-        if exposure is Exposure.LOOPBACK:
-            return "127.0.0.1"
-        if self._config.address is not None:
-            return self._config.address
-        for target in self._config.control:
-            found = await address_towards(target.host, target.port)
-            if found is not None:
-                return found
-        raise CannotStart("this node has no route to its control plane, so no address to expose; set `address:`")

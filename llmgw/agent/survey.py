@@ -1,15 +1,23 @@
-"""What does this node have now? Looks at the machine and at its engines at the start and each minute."""
+"""What does this node have now? Looks at the machine and at its engines at the start and each minute.
+
+How much memory there is shows at each heartbeat, and another amount makes it look at the machine at once.
+"""
 
 import asyncio
 import logging
+from dataclasses import replace
 
-from llmgw.agent.discovery.inventory import inventory
+from llmgw.agent.discovery import memory
+from llmgw.agent.discovery import usage as now
+from llmgw.agent.discovery.inventory import Ours, look
+from llmgw.agent.discovery.root import root_of
 from llmgw.agent.engines.probe import Engine, probe
 from llmgw.agent.environment import engine_environment
 from llmgw.agent.news import News
 from llmgw.agent.patience import PAUSE, Grievance
+from llmgw.agent.worth_telling import worth_telling
 from llmgw.config.agent import AgentConfig
-from llmgw.core.facts import Engines, Inventory
+from llmgw.core.facts import Engines, Inventory, Usage
 from llmgw.host import clock
 
 _log = logging.getLogger(__name__)
@@ -20,16 +28,27 @@ TELL_EVERY = 600.0
 """Seconds after which a look that found nothing new is told all the same: its time is news, too."""
 
 
+MEMORY = 0.01
+"""The share by which the memory must change to be looked at before the minute is over: the host of a virtual machine
+may take and give a little all the time."""
+
+
 class Survey:
     """What was last seen. `engines` is None until the first probe ended, and says when the last one did."""
 
-    def __init__(self, config: AgentConfig, news: News) -> None:
-        self._config, self._news = config, news
+    def __init__(self, config: AgentConfig, news: News, ours: Ours | None = None) -> None:
+        """`ours` knows whether a process is an engine of ours; None where there are none."""
+        self._config, self._news, self._ours, self.root = config, news, ours, root_of(config)
         self.inventory: Inventory | None = None
+        """As it was last told: what only wobbled since then is not in it."""
+        self._ram: memory.Ram | None = None
+        self._usage: Usage | None = None
         self.engines: Engines | None = None
         self._known = dict[str, Engine]()
         self._told_at = 0.0
         self._looking = Grievance(_log, "the machine cannot be looked at")
+        self._reading = Grievance(_log, "heartbeats repeat the last usage")
+        self._other_ram = asyncio.Event()
         self.described, self.probed = asyncio.Event(), asyncio.Event()
         """Set when the machine, and when its engines, were looked at for the first time."""
 
@@ -46,22 +65,59 @@ class Survey:
     async def run(self) -> None:
         """Look now and again each minute, for ever."""
         while True:
+            self._other_ram.clear()
             await self.look()
-            await asyncio.sleep(EVERY if self.described.is_set() else PAUSE)
+            await self._pause(EVERY if self.described.is_set() else PAUSE)
+
+    def usage(self) -> Usage:
+        """The node's usage now, for a heartbeat; calls for another look when there is not as much memory as there was.
+
+        What the kernel does not say in this moment (an agent without a free descriptor cannot ask) is repeated as it
+        was said last: the heartbeat says first of all that we live. To be called once `described` is set.
+        """
+        assert self._usage is not None
+        try:
+            ram = memory.ram(self.root)
+            self._usage = now.usage(self.root, self._usage.gpu_used)
+        except OSError as error:
+            self._reading.tell(error)
+            return self._usage
+        self._reading.over()
+        if _differs(self._ram, ram):
+            self._other_ram.set()
+        return self._usage
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until the next look is due; whenever the memory changed meanwhile, look at the machine."""
+        due = asyncio.get_running_loop().time() + seconds
+        while await _set_before(due, self._other_ram):
+            self._other_ram.clear()
+            await self._machine()
 
     async def _machine(self) -> None:
         try:
-            found = await inventory(self._config)
+            seen = await look(self._config, self.root, ours=self._ours)
         except OSError as error:
             self._looking.tell(error)
             return
         self._looking.over()
-        if found != self.inventory:
-            self.inventory = found
-            if found.gpu_problem:
-                _log.warning("GPUs: %s", found.gpu_problem)
+        self._ram = seen.ram
+        before = self._usage or Usage(memory_available=seen.available)
+        self._usage = replace(before, gpu_used=seen.gpu_used)
+        if worth_telling(self.inventory, seen.inventory):
+            self._log_machine(self.inventory, seen.inventory)
+            self.inventory = seen.inventory
             self._news.ring()
         self.described.set()
+
+    @staticmethod
+    def _log_machine(told: Inventory | None, found: Inventory) -> None:
+        for what, before, problem in (
+            ("GPUs", told.gpu_problem if told else "", found.gpu_problem),
+            ("fabric adapters", told.adapter_problem if told else "", found.adapter_problem),
+        ):
+            if problem and problem != before:
+                _log.warning("%s: %s", what, problem)
 
     async def _engines(self) -> None:
         known = await probe(self._config.engines, engine_environment())
@@ -83,3 +139,15 @@ class Survey:
                 _log.warning("engine %s cannot be used: %s", report.engine, report.problem)
             else:
                 _log.info("engine %s %s at %s", report.engine, report.version, report.path)
+
+
+async def _set_before(due: float, event: asyncio.Event) -> bool:
+    try:
+        async with asyncio.timeout_at(due):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+def _differs(before: memory.Ram | None, ram: memory.Ram) -> bool:
+    return before is None or abs(before.total - ram.total) > MEMORY * before.total

@@ -159,9 +159,14 @@ class _Demo:
         directory = (self._asked.dir or state_home() / "demo").resolve()
         if self._asked.model is not None:
             weights = given_model(self._asked.model)
-            return Plan(directory=directory, weights=weights, nodes=self._asked.nodes, model=model_name(weights))
+            name = model_name(weights)
+            return Plan(
+                directory=directory, weights=weights, nodes=self._asked.nodes, model=name, large=f"{name}-large"
+            )
         weights = await asyncio.to_thread(real_model)
-        return Plan(directory=directory, weights=weights, nodes=self._asked.nodes, aliases=("gemma-270m",))
+        return Plan(
+            directory=directory, weights=weights, nodes=self._asked.nodes, aliases=("gemma-270m",), large="gemma-large"
+        )
 
     def _tell(self, cluster: "LocalCluster") -> None:
         """How to use it, on stdout."""

@@ -9,11 +9,11 @@ from llmgw.ctl.grammar import EXITS
 class Parser(argparse.ArgumentParser):
     """An argument parser with our manners."""
 
-    def __init__(self, prog: str, description: str = "", *, example: str = "") -> None:
+    def __init__(self, prog: str, description: str = "", *, example: str = "", exits: str = EXITS) -> None:
         super().__init__(
             prog=prog,
             description=description,
-            epilog=(f"example:\n  {example}\n\n" if example else "") + EXITS,
+            epilog=(f"example:\n  {example}\n\n" if example else "") + exits,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )

@@ -1,5 +1,6 @@
 """agent.yaml: where a node's agent finds its control plane, and what is said about the node by hand."""
 
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, field_validator, model_validator
 
 from llmgw.config.models import Duration, File, Section, Size, Targets, Tls, entry_error, named
 from llmgw.core.errors import BadName
@@ -56,6 +57,23 @@ def _ports(value: object) -> Ports:
     return Ports(int(first), int(last))
 
 
+_ADAPTER = re.compile(r"[A-Za-z0-9._-]{1,32}(:[0-9]{1,3})?\Z")
+
+
+def _adapter(text: str) -> str:
+    if not _ADAPTER.match(text):
+        raise ValueError("must be an adapter such as mlx5_0, or mlx5_0:2 for its second port")
+    return text
+
+
+_Name = Annotated[str, AfterValidator(named(node_name))]
+_Adapters = Annotated[tuple[Annotated[str, AfterValidator(_adapter)], ...], Field(max_length=32)]
+
+
+def _where(before: str, now: str) -> str:
+    return "it names before" if before == now else f"fabric {before} names, too"
+
+
 class AgentConfig(Section):
     """A node's agent."""
 
@@ -64,14 +82,18 @@ class AgentConfig(Section):
     node: Annotated[str, AfterValidator(named(node_name))] = ""
     """This host's name where the file says nothing; never empty once checked."""
     state: File = Path("/var/lib/llmgw-agent")
-    engines: Annotated[dict[Annotated[str, AfterValidator(named(node_name))], File], Field(max_length=32)] = Field(
-        default_factory=dict
-    )
+    engines: Annotated[dict[_Name, File], Field(max_length=32)] = Field(default_factory=dict)
+    weights: Annotated[tuple[File, ...], Field(max_length=16)] = ()
+    """Directories that hold weights."""
+    fabrics: Annotated[dict[_Name, _Adapters], Field(max_length=16)] = Field(default_factory=dict)
+    """By a fabric's name, the adapters of this node that are on it."""
     engine_ports: Annotated[Ports, PlainValidator(_ports)] = Ports(21000, 21999)
     memory: Annotated[Size, Field(ge=MIB, le=1 << 50)] | None = None
     address: Annotated[str, AfterValidator(named(host_name))] | None = None
     launcher: Launcher = Launcher.AUTO
     start_timeout: Annotated[Duration, Field(ge=1.0, le=86400.0)] = 600.0
+    discovery_root: File | None = None
+    """The directory of a recorded machine that is described in the place of this one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -85,6 +107,19 @@ class AgentConfig(Section):
             rule = f"is missing, and this host's name {name!r} cannot stand in: it must be {error.grammar}"
             raise entry_error("entry", rule, "node") from None
         return {**value, "node": name}
+
+    @field_validator("fabrics")
+    @classmethod
+    def _on_one_fabric(cls, fabrics: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        on = dict[str, str]()
+        for fabric, adapters in fabrics.items():
+            for adapter in adapters:
+                port = adapter if ":" in adapter else f"{adapter}:1"
+                if port in on:
+                    rule = f"names {adapter}, which {_where(on[port], fabric)}; an adapter is on one fabric"
+                    raise entry_error("entry", rule, fabric)
+                on[port] = fabric
+        return fabrics
 
     @property
     def name(self) -> NodeName:

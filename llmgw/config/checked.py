@@ -43,17 +43,23 @@ _WITHOUT_FOUND = {"missing", "unknown_key", "entry"}
 
 def checked(path: Path, model: type[M]) -> M:
     """Return the file at `path` as a `model`, relative paths resolved against the file's directory; or BadConfig."""
-    root = _read(path)
-    if root.value is None:
-        root = Node({}, 1)
-    if not isinstance(root.value, dict):
-        raise BadConfig(str(path), root.line, "", "must be a mapping of keys to values", _found(root.value))
+    root = mapping(path)
     try:
         return model.model_validate(root.value, context={"base": path.absolute().parent})
     except ValidationError as error:
         details = error.errors(include_url=False)
-        first = min(details, key=lambda one: root.line_of(_path(one)))
-        raise _bad(path, root, first) from None
+        first = min(details, key=lambda one: root.line_of(keys(one)))
+        raise bad(path, root, first) from None
+
+
+def mapping(path: Path) -> Node:
+    """The file's keys and values; BadConfig when it cannot be read, is no YAML or holds something else."""
+    root = _read(path)
+    if root.value is None:
+        return Node({}, 1)
+    if not isinstance(root.value, dict):
+        raise BadConfig(str(path), root.line, "", "must be a mapping of keys to values", _found(root.value))
+    return root
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -87,14 +93,16 @@ def _bytes(path: Path) -> bytes:
     return content
 
 
-def _path(detail: ErrorDetails) -> tuple[str | int, ...]:
+def keys(detail: ErrorDetails) -> tuple[str | int, ...]:
+    """Where in the file an error is: keys, and positions in lists."""
     # Validators that look at a whole section say in `at` which of its keys they mean.
     at = detail.get("ctx", {}).get("at", ())
     return tuple(step for step in (*detail["loc"], *at) if step != "[key]")
 
 
-def _bad(path: Path, root: Node, detail: ErrorDetails) -> BadConfig:
-    kind, where = detail["type"], _path(detail)
+def bad(path: Path, root: Node, detail: ErrorDetails) -> BadConfig:
+    """An error of pydantic's as the line with file, line, key and rule; `root` is the file at `path`."""
+    kind, where = detail["type"], keys(detail)
     context: dict[str, Any] = {name: str(value) for name, value in detail.get("ctx", {}).items()}
     rule = _RULES.get(kind, "{msg}").format(msg=detail["msg"], **context)
     key = ".".join(safe(str(step), 80) for step in where)

@@ -87,6 +87,7 @@ class ServerConfig(Section):
     listen: Listen
     socket: SocketFile | None = None
     socket_group: Annotated[str, AfterValidator(_group)] | None = None
+    metrics: Listen | None = None
     store: File
     tls: Tls
     heartbeat: Annotated[Duration, Field(ge=0.1, le=60.0)] = 2.0
@@ -101,6 +102,12 @@ class ServerConfig(Section):
         if self.lost_after < 3 * self.heartbeat:
             rule = f"must be at least three heartbeats, {3 * self.heartbeat:g}s"
             raise entry_error("entry", f"{rule}, not {self.lost_after:g}s", "lost_after")
+        return self
+
+    @model_validator(mode="after")
+    def _one_listener_an_address(self) -> "ServerConfig":
+        if self.metrics is not None and self.metrics.port and self.metrics == self.listen:
+            raise entry_error("entry", f"must not be {self.listen}, which is `listen`; give another port", "metrics")
         return self
 
     @model_validator(mode="after")

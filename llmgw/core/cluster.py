@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from llmgw.core import models, sessions, shards, show
+from llmgw.core import attempts, models, sessions, shards, show
 from llmgw.core.catalog import Model
 from llmgw.core.effects import Effect, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.events import EventKind
@@ -21,20 +21,25 @@ from llmgw.core.facts import Desired, Want
 from llmgw.core.inputs import (
     AgentBeat,
     AgentGone,
+    AgentListens,
     AgentRegistered,
     AgentReported,
     AgentTurnedAway,
     CatalogLoaded,
     Input,
     Overslept,
+    RouterCame,
+    RouterGone,
+    RouterTried,
     ScaleModel,
     Tick,
 )
-from llmgw.core.ledger import AskDue, Ledger, NodeDue, SettleDue, Turn
+from llmgw.core.ledger import AskDue, Ledger, NodeDue, ReachDue, ReasonsDue, RouterDue, SettleDue, Turn, WarnDue
 from llmgw.core.names import ModelName, NodeName, ReplicaId, replica_id, shard_id
 from llmgw.core.placement import Need, Room, fill, place
 from llmgw.core.reconcile import gap
-from llmgw.core.refusals import Refusal, counts
+from llmgw.core.refusals import AddressNotTried, Refusal, counts
+from llmgw.core.rooms import room
 from llmgw.core.settings import Settings, Stored
 from llmgw.core.state import NodeState, Replica, Shard
 from llmgw.core.units import several
@@ -125,6 +130,10 @@ class Cluster:
             profiles += [order.profile for order in strays if order]
             held = sum(profile.memory for profile in profiles)
             assert ledger.promised(name) == held, f"{name} is promised what it does not hold"
+        trials = {one.trial.token: name for name, one in ledger.reach.standings.items() if one.trial}
+        assert ledger.reach.trials == trials, "a trial is lost"
+        for name in ledger.reach.waiting:
+            assert ledger.reach.standings[name].session is not None, f"{name} waits to be tried and is away"
 
     # --- changing -----------------------------------------------------------------------------------------------
 
@@ -162,16 +171,10 @@ class Cluster:
 
     def _handle(self, happened: Input) -> None:
         match happened:
-            case AgentRegistered():
-                sessions.registered(self._ledger, happened)
-            case AgentTurnedAway():
-                self._ledger.emit(EventKind.NODE_REFUSED, happened.node, happened.text)
-            case AgentBeat():
-                sessions.beat(self._ledger, happened)
-            case AgentReported():
-                sessions.reported(self._ledger, happened)
-            case AgentGone():
-                sessions.gone(self._ledger, happened)
+            case AgentRegistered() | AgentTurnedAway() | AgentBeat() | AgentReported() | AgentGone():
+                self._handle_agent(happened)
+            case AgentListens() | RouterCame() | RouterGone() | RouterTried():
+                self._handle_attempt(happened)
             case CatalogLoaded():
                 models.load(self._ledger, happened)
             case ScaleModel():
@@ -180,6 +183,34 @@ class Cluster:
                 self._tick()
             case Overslept():
                 sessions.overslept(self._ledger, happened.seconds)
+
+    def _handle_agent(
+        self, happened: AgentRegistered | AgentTurnedAway | AgentBeat | AgentReported | AgentGone
+    ) -> None:
+        match happened:
+            case AgentRegistered():
+                sessions.registered(self._ledger, happened)
+                attempts.registered(self._ledger, happened.registration.node, happened.session)
+            case AgentTurnedAway():
+                self._ledger.emit(EventKind.NODE_REFUSED, happened.node, happened.text)
+            case AgentBeat():
+                sessions.beat(self._ledger, happened)
+            case AgentReported():
+                sessions.reported(self._ledger, happened)
+            case AgentGone():
+                sessions.gone(self._ledger, happened)
+                attempts.gone(self._ledger, happened.node, happened.session)
+
+    def _handle_attempt(self, happened: AgentListens | RouterCame | RouterGone | RouterTried) -> None:
+        match happened:
+            case AgentListens():
+                attempts.listens(self._ledger, happened)
+            case RouterCame():
+                attempts.router_came(self._ledger, happened)
+            case RouterGone():
+                attempts.router_gone(self._ledger, happened)
+            case RouterTried():
+                attempts.tried(self._ledger, happened)
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -193,6 +224,15 @@ class Cluster:
                     sessions.refresh(ledger, ledger.nodes[name])
                 case AskDue(model, _):
                     ledger.turn.models.add(model)
+                case WarnDue(name):
+                    ledger.turn.nodes.add(name)
+                    ledger.watch_warnings(ledger.nodes[name])
+                case ReachDue(name):
+                    attempts.refresh(ledger, name)
+                case RouterDue(router):
+                    attempts.forget(ledger, router)
+                case ReasonsDue():
+                    attempts.renew_reasons(ledger)
 
     def _settle_early(self) -> None:
         """All nodes that the store knows are back, so there is nobody to wait for.
@@ -268,14 +308,7 @@ class Cluster:
         for replica in ledger.replicas_of(model):
             for name in replica.nodes:
                 same[name] = same.get(name, 0) + 1
-        rooms = []
-        for node in ledger.nodes.values():
-            words = ledger.words.get((model, node.name))
-            refused = (words.text, words.until) if words else None
-            promised = ledger.promised(node.name)
-            count = same.get(node.name, 0)
-            rooms.append(Room(node=node, promised=promised, same=count, epoch=ledger.epoch, refused=refused))
-        return rooms
+        return [room(ledger, node, model, same=same.get(node.name, 0)) for node in ledger.nodes.values()]
 
     def _say_refused(self, name: ModelName, missing: int, refusals: tuple[Refusal, ...]) -> None:
         """An event when the reasons change; numbers that only grew older are no news."""
@@ -317,4 +350,5 @@ class Cluster:
 
 
 def _reasons(refusals: tuple[Refusal, ...]) -> set[tuple[str, str]]:
-    return {(refusal.node, refusal.code) for refusal in refusals}
+    """That a node is being tried is over in a moment, and so no reason that is told."""
+    return {(refusal.node, refusal.code) for refusal in refusals if not isinstance(refusal, AddressNotTried)}

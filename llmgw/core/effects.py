@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from llmgw.core.catalog import Scaled
 from llmgw.core.events import Event
-from llmgw.core.facts import Accepted, Profile, Refused, Want
+from llmgw.core.facts import Accepted, Profile, Refused, TryAddress, Want
 from llmgw.core.names import ModelName, NodeName, ReplicaId
-from llmgw.core.views import Noun
+from llmgw.core.units import Bytes
+from llmgw.core.views import Attempt, Noun
 
 # --- persist ----------------------------------------------------------------------------------------------------
 
@@ -65,10 +66,12 @@ class DropOverlay:
 
 @dataclass(frozen=True, slots=True)
 class SaveNode:
-    """A node with this machine-id was accepted: another machine with its name will be refused."""
+    """Insert or replace: a node with this machine-id was accepted, another machine with its name will be refused."""
 
     node: NodeName
     machine: str
+    memory: Bytes
+    """The most RAM that it registered with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,21 @@ class SendDesired:
 
 
 @dataclass(frozen=True, slots=True)
+class AskAddress:
+    """Send the node's session this question."""
+
+    node: NodeName
+    question: TryAddress
+
+
+@dataclass(frozen=True, slots=True)
+class AskRouters:
+    """Let all routers that are connected try this."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """The view of this entity changed (or it is no more): `cluster.view(noun, name)`."""
 
@@ -126,4 +144,4 @@ class Fault:
     error: Exception
 
 
-Effect = Persist | Answer | EndSession | SendDesired | Publish | PublishRoutes | Fault
+Effect = Persist | Answer | EndSession | SendDesired | AskAddress | AskRouters | Publish | PublishRoutes | Fault

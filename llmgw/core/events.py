@@ -34,6 +34,12 @@ class EventKind(Enum):
     SHARD_FAILED = "shard_failed"
     PLACE_REFUSED = "place_refused"
     STRAY_FOUND = "stray_found"
+    NODE_CHANGED = "node_changed"
+    NODE_QUALIFIES = "node_qualifies"
+    NODE_DISQUALIFIED = "node_disqualified"
+    GPU_GONE = "gpu_gone"
+    ADDRESS_UNREACHABLE = "address_unreachable"
+    ADDRESS_REACHED = "address_reached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

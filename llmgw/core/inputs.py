@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmgw.core.catalog import Model
-from llmgw.core.facts import Heartbeat, Registration, Report
+from llmgw.core.facts import Heartbeat, Listening, Registration, Report
 from llmgw.core.names import ModelName, NodeName
+from llmgw.core.views import Tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,15 @@ class AgentReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentListens:
+    """An agent answered a TryAddress."""
+
+    session: int
+    node: NodeName
+    listening: Listening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentGone:
     """A session's stream ended."""
 
@@ -52,6 +62,30 @@ class AgentGone:
     reason: str
     clean: bool = False
     """The agent said that it leaves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterCame:
+    """A router can be asked to try nodes' addresses. `session` is unique among routers."""
+
+    session: int
+    router: str
+    """The name in its certificate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterGone:
+    """A router's stream ended."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterTried:
+    """A router said whether it reaches a node."""
+
+    router: str
+    tried: Tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +122,11 @@ Input = (
     | AgentTurnedAway
     | AgentBeat
     | AgentReported
+    | AgentListens
     | AgentGone
+    | RouterCame
+    | RouterGone
+    | RouterTried
     | CatalogLoaded
     | ScaleModel
     | Tick

@@ -7,6 +7,7 @@ import copy
 from dataclasses import dataclass, field
 
 from llmgw.core.catalog import Model
+from llmgw.core.changes import lasting
 from llmgw.core.deadlines import Deadlines
 from llmgw.core.effects import (
     AppendEvent,
@@ -17,12 +18,15 @@ from llmgw.core.effects import (
     SaveOrdinal,
 )
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import ShardReport
+from llmgw.core.facts import Inventory, ShardReport
 from llmgw.core.liveness import beat, next_change
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId, shard_id
+from llmgw.core.reach import Reachability
 from llmgw.core.refusals import Refusal
 from llmgw.core.settings import Settings, Stored
 from llmgw.core.state import Node, NodeState, Replica, Shard
+from llmgw.core.subnets import Subnets
+from llmgw.core.symptoms import certificate_due
 from llmgw.core.units import NONE, Bytes
 from llmgw.core.views import Revision
 
@@ -53,6 +57,32 @@ class AskDue:
 
     model: ModelName
     node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class ReachDue:
+    """Whether a node can be reached is to be judged, or tried again."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class RouterDue:
+    """A router that went has not come back."""
+
+    router: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarnDue:
+    """A warning about a node says something else from now on, without news of it."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonsDue:
+    """What is kept of why models have no node is to be made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +132,8 @@ class Ledger:
         self.words: dict[tuple[ModelName, NodeName], NodesWords] = {}
         self.refusals: dict[ModelName, tuple[Refusal, ...]] = {}
         """Of models that have fewer replicas placed than wanted."""
-        self.deadlines = Deadlines[NodeDue | AskDue | SettleDue]()
+        self.reach = Reachability()
+        self.deadlines = Deadlines[NodeDue | AskDue | ReachDue | ReasonsDue | RouterDue | WarnDue | SettleDue]()
         self.deadlines.set(SettleDue(), now + settings.settle)
         self.turn = Turn(now)
         self._ordinals = dict(stored.ordinals)
@@ -111,8 +142,12 @@ class Ledger:
         self._on: dict[NodeName, set[ReplicaId]] = {}
         self._of: dict[ModelName, set[ReplicaId]] = {}
         self._promised: dict[NodeName, Bytes] = {}
+        self.subnets = Subnets()
         for name, machine in stored.machines.items():
-            self.put_node(Node(name=name, machine=machine, state=NodeState.UNREACHABLE, since=now, heard=now))
+            memory = stored.memories.get(name, NONE)
+            self.put_node(
+                Node(name=name, machine=machine, state=NodeState.UNREACHABLE, since=now, heard=now, registered=memory)
+            )
         for assignment in stored.assignments:
             self._recall(assignment)
 
@@ -196,6 +231,9 @@ class Ledger:
         self.nodes[node.name] = node
         self.watch_node(node)
         self.turn.nodes.add(node.name)
+        if before is None or before.inventory is not node.inventory:
+            self.watch_warnings(node)
+            self.turn.nodes |= self.subnets.put(node.name, node.inventory)
         if before is None or _placement_differs(before, node):
             self.turn.models.update(self.models)
             self.turn.models.update(replica.model for replica in self.replicas_on(node.name))
@@ -204,6 +242,10 @@ class Ledger:
         """Be woken when the node's state changes for want of news."""
         due = next_change(node, beat=self.beat, lost_after=self.settings.lost_after, not_before=self.none_lost_before)
         self.deadlines.set(NodeDue(node.name), due)
+
+    def watch_warnings(self, node: Node) -> None:
+        """Be woken when its warnings say something else by the time alone."""
+        self.deadlines.set(WarnDue(node.name), certificate_due(node.inventory, self.now))
 
     def put_replica(self, replica: Replica, *, save: bool = False) -> None:
         """Replace or add a replica's record; `save` when what is stored of it changed.
@@ -275,7 +317,8 @@ class Ledger:
         ):
             setattr(twin, name, dict(getattr(self, name)))
         twin.strays = {node: dict(strays) for node, strays in self.strays.items()}
-        twin.deadlines = self.deadlines.copy()
+        twin.deadlines, twin.reach = self.deadlines.copy(), self.reach.copy()
+        twin.subnets = self.subnets.copy()
         twin.turn = Turn(self.turn.now)
         twin._ordinals, twin._causes, twin._promised = dict(self._ordinals), dict(self._causes), dict(self._promised)
         twin._on = {node: set(replicas) for node, replicas in self._on.items()}
@@ -312,7 +355,13 @@ class Ledger:
 
 def _placement_differs(before: Node, after: Node) -> bool:
     """Whether placement may decide otherwise; usage and the time of the last beat do not count."""
-    return (before.state, before.inventory, before.engines) != (after.state, after.inventory, after.engines)
+    if (before.state, before.engines) != (after.state, after.engines):
+        return True
+    return before.inventory is not after.inventory and _lasting(before.inventory) != _lasting(after.inventory)
+
+
+def _lasting(inventory: Inventory | None) -> Inventory | None:
+    return lasting(inventory) if inventory else None
 
 
 def _memory(stray: ShardReport) -> int:

@@ -1,9 +1,9 @@
 """The catalog and an operator's say in it: which models there are and how many replicas are wanted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from llmgw.core import show
+from llmgw.core import qualify, show
 from llmgw.core.catalog import MOST_REPLICAS, Model, Scaled, merge
 from llmgw.core.effects import DropOverlay, SaveOverlay
 from llmgw.core.errors import TooMany, UnknownModel
@@ -12,6 +12,9 @@ from llmgw.core.inputs import CatalogLoaded, ScaleModel
 from llmgw.core.ledger import Ledger
 from llmgw.core.names import ModelName
 from llmgw.core.units import several
+
+_MOST_COUNTED = 50_000
+"""Nodes × models that are looked at to count who qualifies: about a third of a second."""
 
 
 def find(ledger: Ledger, name: str) -> Model:
@@ -58,18 +61,28 @@ def _say(ledger: Ledger, before: Mapping[ModelName, Model]) -> None:
         ledger.words = {key: words for key, words in ledger.words.items() if key[0] != name}
         event = ledger.emit(EventKind.MODEL_REMOVED, name, "no longer in server.yaml")
         ledger.turn.because[name] = event.seq
-    for name in sorted(ledger.declared):
+    changed = [name for name in sorted(ledger.declared) if before.get(name) != ledger.declared[name]]
+    qualifying = _qualifying(ledger, changed)
+    for name in changed:
         if name not in before:
-            wanted = several(ledger.models[name].replicas, "replica")
-            ledger.turn.because[name] = ledger.emit(EventKind.MODEL_ADDED, name, f"{wanted} wanted").seq
-        elif before[name] != ledger.declared[name]:
-            _say_changed(ledger, name)
+            text = f"{several(ledger.models[name].replicas, 'replica')} wanted{qualifying.get(name, '')}"
+            ledger.turn.because[name] = ledger.emit(EventKind.MODEL_ADDED, name, text).seq
+        else:
+            _say_changed(ledger, name, qualifying.get(name, ""))
 
 
-def _say_changed(ledger: Ledger, name: ModelName) -> None:
+def _qualifying(ledger: Ledger, names: Sequence[ModelName]) -> dict[ModelName, str]:
+    """`; 3 of 5 nodes qualify`, by model; nothing of so many that counting would keep everybody waiting."""
+    if len(names) * len(ledger.nodes) > _MOST_COUNTED:
+        return {}
+    empty = [qualify.as_empty(node) for node in ledger.nodes.values()]
+    return {name: f"; {qualify.how_many(ledger.models[name], empty)}" for name in names}
+
+
+def _say_changed(ledger: Ledger, name: ModelName, qualifying: str) -> None:
     old = [replica for replica in ledger.replicas_of(name) if show.outdated(ledger, replica)]
     note = f"; {several(len(old), 'replica')} with the old profile" if old else ""
-    event = ledger.emit(EventKind.MODEL_CHANGED, name, f"its entry in server.yaml changed{note}")
+    event = ledger.emit(EventKind.MODEL_CHANGED, name, f"its entry in server.yaml changed{qualifying}{note}")
     ledger.turn.because[name] = event.seq
 
 

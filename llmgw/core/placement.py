@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from llmgw.core.facts import EngineReport, Inventory, Profile
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.refusals import (
+    AddressNotTried,
     EngineBroken,
     EngineMissing,
     EngineNotProbed,
@@ -21,6 +22,7 @@ from llmgw.core.refusals import (
     NotEnoughMemory,
     Refusal,
     RefusedByNode,
+    UnreachableAddress,
     Verdict,
     WillNotObey,
 )
@@ -49,6 +51,8 @@ class Room:
     """Ours; a node that obeyed a later one will not obey us."""
     refused: tuple[str, float] | None = None
     """The node's own words when it would not start this model, and when it is asked again."""
+    unreached: UnreachableAddress | AddressNotTried | None = None
+    """What is against the node's address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,7 @@ def usable(inventory: Inventory) -> Bytes:
     What agent.yaml states is taken whole. Of what was measured a tenth, at most 1 GiB, stays with the system: an
     engine that the kernel kills for memory serves nobody.
     """
-    if "memory" in inventory.by_hand:
+    if any(one.field == "memory" for one in inventory.by_hand):
         return inventory.memory
     return Bytes(inventory.memory - min(inventory.memory // 10, GIB))
 
@@ -163,6 +167,14 @@ def _away(need: Need, room: Room, now: float) -> Refusal | None:
         return None
     lost = node.state is NodeState.LOST
     return NodeAway(node=node.name, lost=lost, seconds=max(0.0, now - node.since))
+
+
+def _unreachable_address(need: Need, room: Room, now: float) -> Refusal | None:
+    return room.unreached if isinstance(room.unreached, UnreachableAddress) else None
+
+
+def _address_not_tried(need: Need, room: Room, now: float) -> Refusal | None:
+    return room.unreached if isinstance(room.unreached, AddressNotTried) else None
 
 
 def _will_not_obey(need: Need, room: Room, now: float) -> Refusal | None:
@@ -209,6 +221,8 @@ CHECKS: tuple[Check, ...] = (
     _memory_never,
     # may pass later
     _away,
+    _unreachable_address,
+    _address_not_tried,
     _will_not_obey,
     _engine_not_probed,
     _engine_broken,
@@ -246,6 +260,8 @@ _NEAREST: tuple[type[Refusal], ...] = (
     EngineVersion,
     EngineMissing,
     WillNotObey,
+    AddressNotTried,
+    UnreachableAddress,
     NodeAway,
 )
 

@@ -183,6 +183,45 @@ class WillNotObey:
         return f"llmgwd has an epoch above {self.obeyed}; an epoch is the time of its start, in seconds since 1970"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreachableAddress:
+    """No router reaches the node where its engines would listen; the text is the router's own."""
+
+    code: ClassVar[str] = "unreachable_address"
+    node: NodeName
+    router: str
+    address: str
+    port: int
+    error: str
+
+    verdict: ClassVar[Verdict] = Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        where = f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return f"address: router {self.router} does not reach {where}: {self.error}"
+
+    @property
+    def clears(self) -> str:
+        return f"{self.router} reaches it; tried again each minute (engine_ports open to routers? address: right?)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressNotTried:
+    """Routers are trying whether they reach the node."""
+
+    code: ClassVar[str] = "address_not_tried"
+    node: NodeName
+
+    verdict: ClassVar[Verdict] = Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        return "address: no router has said yet whether it reaches it"
+
+    @property
+    def clears(self) -> str:
+        return "a router has tried, within seconds"
+
+
 Refusal = (
     NodeAway
     | EngineNotProbed
@@ -192,6 +231,8 @@ Refusal = (
     | NotEnoughMemory
     | RefusedByNode
     | WillNotObey
+    | UnreachableAddress
+    | AddressNotTried
 )
 
 DERIVED = ("code", "verdict", "text", "clears")

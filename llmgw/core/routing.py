@@ -97,7 +97,7 @@ def out_of_reach(nodes: Sequence[NodeName]) -> str:
 
 def reachable(route: Route, machine: str) -> tuple[tuple[RouteReplica, ...], tuple[NodeName, ...]]:
     """Split a route: the replicas that a router on `machine` reaches, and the nodes of those it does not."""
-    near = tuple(r for r in route.replicas if (machine and r.machine == machine) or not _loopback(r.host))
+    near = tuple(r for r in route.replicas if (machine and r.machine == machine) or not is_loopback(r.host))
     far = sorted({r.node for r in route.replicas} - {r.node for r in near})
     return near, tuple(far)
 
@@ -172,7 +172,8 @@ def again(fault: Fault, tries: int, deaths: int) -> bool:
     return fault is not Fault.CLOSED or deaths <= 1
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only the machine itself reaches this."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -3,21 +3,22 @@
 The newest session of a machine wins. A second machine with a node's name is refused while the first is not lost.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from llmgw.core import shards
-from llmgw.core.effects import Answer, EndSession, SaveNode
+from llmgw.core import described, shards, skew
+from llmgw.core.effects import Answer, EndSession
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Accepted, Engines, Refused, Registration, Usage, Want
+from llmgw.core.facts import Accepted, Gpu, Refused, Registration, Usage, Want
 from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported
 from llmgw.core.ledger import Ledger
 from llmgw.core.liveness import state_at
 from llmgw.core.names import NodeName
 from llmgw.core.state import Node, NodeState
-from llmgw.core.units import age, several
+from llmgw.core.units import NONE, Bytes, age, several
 
 _MEMORY_STEP, _LOAD_STEP = 0.01, 0.1
-"""A beat is shown when free memory moved by this share of the total, or the load by this much."""
+"""A beat is shown when memory, or a GPU's, moved by this share of the total, or the load by this much."""
 
 
 def registered(ledger: Ledger, come: AgentRegistered) -> None:
@@ -37,15 +38,15 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
     if known is not None and known.session is not None:
         text = f"{registration.node} opened a newer session"
         ledger.do(EndSession(known.session, Refused(code="superseded", text=text)))
-    node = _node(ledger, known, come)
-    if known is None or known.machine != registration.machine:
-        ledger.do(SaveNode(node.name, node.machine))
     if known is None:
-        ledger.emit(EventKind.NODE_JOINED, node.name, _describe(registration))
+        ledger.emit(EventKind.NODE_JOINED, registration.node, _describe(registration))
     elif known.state is not NodeState.READY:
         away = age(ledger.now - known.since)
-        again = "rebooted and back" if known.boot not in ("", registration.boot) else "back"
-        ledger.emit(EventKind.NODE_READY, node.name, f"{again} after {away}; {_describe(registration)}")
+        ledger.emit(
+            EventKind.NODE_READY, known.name, f"{_again(known, registration)} after {away}; {_describe(registration)}"
+        )
+    same = known if known is not None and known.machine == registration.machine else None
+    node = described.take(ledger, same, _node(ledger, known, same, come))
     ledger.put_node(node)
     ledger.do(
         Answer(come.session, Accepted(cluster=ledger.settings.cluster, epoch=ledger.epoch, heartbeat=ledger.beat))
@@ -59,8 +60,10 @@ def beat(ledger: Ledger, came: AgentBeat) -> None:
     if node is None:
         return
     usage = came.heartbeat.usage
-    shown = _visible(node, usage)
-    node = replace(_heard(ledger, node), usage=usage if shown else node.usage)
+    beats = skew.heard(node.beats, at=came.heartbeat.at, now=ledger.now, apart=ledger.settings.heartbeat / 2)
+    behind = skew.shown(node.skew, beats)
+    shown = _visible(node, usage) or behind != node.skew
+    node = replace(_heard(ledger, node), usage=usage if shown else node.usage, beats=beats, skew=behind)
     if shown or node.state is not ledger.nodes[node.name].state:
         ledger.put_node(node)
     else:
@@ -74,12 +77,10 @@ def reported(ledger: Ledger, came: AgentReported) -> None:
     if node is None:
         return
     report = came.report
-    node = _heard(ledger, node)
-    if report.engines is not None:
-        _say_engines(ledger, node, report.engines)
-        node = replace(node, engines=report.engines)
-    if report.inventory is not None:
-        node = replace(node, inventory=report.inventory)
+    before = _heard(ledger, node)
+    node = replace(before, engines=report.engines or before.engines, inventory=report.inventory or before.inventory)
+    if report.engines is not None or report.inventory is not None:
+        node = described.take(ledger, before, node)
     ledger.put_node(node)
     shards.take(ledger, node.name, report.shards)
 
@@ -102,7 +103,8 @@ def overslept(ledger: Ledger, seconds: float) -> None:
     ledger.started += seconds
     for node in list(ledger.nodes.values()):
         if node.session is not None:
-            ledger.nodes[node.name] = given = replace(node, heard=min(ledger.now, node.heard + seconds))
+            heard = min(ledger.now, node.heard + seconds)
+            ledger.nodes[node.name] = given = replace(node, heard=heard, beats=())  # what lies unread would look late
             ledger.watch_node(given)
 
 
@@ -148,7 +150,8 @@ def _refusal(ledger: Ledger, known: Node | None, registration: Registration) -> 
     return Refused(code="name_taken", text=text)
 
 
-def _node(ledger: Ledger, known: Node | None, come: AgentRegistered) -> Node:
+def _node(ledger: Ledger, known: Node | None, same: Node | None, come: AgentRegistered) -> Node:
+    """The node as it registered; `same` is what is known of this very machine."""
     registration = come.registration
     was_ready = known is not None and known.state is NodeState.READY
     return Node(
@@ -164,7 +167,8 @@ def _node(ledger: Ledger, known: Node | None, come: AgentRegistered) -> Node:
         epoch=registration.epoch,
         inventory=registration.inventory,
         engines=registration.engines,
-        usage=known.usage if known else None,
+        usage=same.usage if same else None,
+        skew=same.skew if same else 0.0,
     )
 
 
@@ -186,15 +190,22 @@ def _visible(node: Node, usage: Usage) -> bool:
         return True
     memory = abs(usage.memory_available - node.usage.memory_available)
     load = abs(usage.load_average - node.usage.load_average)
-    return memory >= _MEMORY_STEP * node.inventory.memory or load >= _LOAD_STEP
+    moved = memory >= _MEMORY_STEP * node.inventory.memory or load >= _LOAD_STEP
+    return moved or _gpus_moved(node.inventory.gpus, node.usage.gpu_used, usage.gpu_used)
 
 
-def _say_engines(ledger: Ledger, node: Node, engines: Engines) -> None:
-    before = node.engines.engines if node.engines else ()
-    if before == engines.engines:
-        return
-    words = [f"{e.engine} {e.version}" if not e.problem else f"{e.engine}: {e.problem}" for e in engines.engines]
-    ledger.emit(EventKind.ENGINES_CHANGED, node.name, "; ".join(words) or "none")
+def _gpus_moved(gpus: Sequence[Gpu], before: Sequence[Bytes], after: Sequence[Bytes]) -> bool:
+    if len(before) != len(after):
+        return True
+    sizes = [gpu.memory or NONE for gpu in gpus]
+    moves = zip(before, after, sizes, strict=False)  # a beat may be of other GPUs than the inventory that is on its way
+    return any(was != now and abs(was - now) >= _MEMORY_STEP * total for was, now, total in moves)
+
+
+def _again(known: Node, registration: Registration) -> str:
+    if known.machine != registration.machine:
+        return "another machine under its name"
+    return "rebooted and back" if known.boot not in ("", registration.boot) else "back"
 
 
 def _describe(registration: Registration) -> str:

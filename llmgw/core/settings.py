@@ -7,6 +7,7 @@ from llmgw.core.catalog import Scaled
 from llmgw.core.effects import Assignment
 from llmgw.core.facts import Exposure
 from llmgw.core.names import ModelName, NodeName
+from llmgw.core.units import Bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,5 +30,7 @@ class Stored:
     ordinals: Mapping[ModelName, int] = field(default_factory=dict)
     overlays: tuple[Scaled, ...] = ()
     machines: Mapping[NodeName, str] = field(default_factory=dict)
+    memories: Mapping[NodeName, Bytes] = field(default_factory=dict)
+    """The most RAM that each node registered with."""
     seq: int = 0
     """Of the last event."""

@@ -1,28 +1,38 @@
 """What the ledger looks like from outside: views for operators, routes for routers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
+from llmgw.core import reach
 from llmgw.core.catalog import Model
 from llmgw.core.facts import Exposure, Want
 from llmgw.core.ledger import Ledger
-from llmgw.core.names import NodeName, ReplicaId
 from llmgw.core.placement import Placement, Unplaced, usable
 from llmgw.core.reconcile import on_lost_node
 from llmgw.core.refusals import Verdict, counts
 from llmgw.core.shard import ShardState
 from llmgw.core.state import Node, NodeState, Replica, Shard
+from llmgw.core.symptoms import of_inventory, shrunk
 from llmgw.core.units import NONE
 from llmgw.core.views import (
     ModelState,
     ModelView,
     NodeView,
-    NodeWarning,
     ReplicaView,
     Route,
     RouteReplica,
     Routes,
     ShardView,
     Why,
+)
+from llmgw.core.warnings import (
+    ClockSkew,
+    EngineFails,
+    EnginesExposed,
+    EpochAhead,
+    FoundRunning,
+    GpuGone,
+    NodeWarning,
+    StrayEngines,
 )
 
 
@@ -39,6 +49,7 @@ def node(ledger: Ledger, record: Node) -> NodeView:
         usage=record.usage,
         promised=ledger.promised(record.name),
         usable=usable(record.inventory) if record.inventory else NONE,
+        reach=ledger.reach.results(record.name),
         warnings=tuple(_warnings(ledger, record)),
     )
 
@@ -195,36 +206,34 @@ def _away(ledger: Ledger, record: Replica) -> bool:
 
 
 def _warnings(ledger: Ledger, record: Node) -> list[NodeWarning]:
-    found = []
+    found: list[NodeWarning] = []
     if ledger.settings.exposure is Exposure.DIRECT:
-        text = "its engines listen on its address in plain HTTP, with a key each"
-        found.append(NodeWarning(code="engines_exposed", text=text, fix="exposure: loopback in server.yaml"))
-    if record.inventory is not None and record.inventory.gpu_problem:
-        found.append(NodeWarning(code="gpu_probe_failed", text=record.inventory.gpu_problem))
+        found.append(EnginesExposed())
     if record.epoch > ledger.epoch:
-        text = f"its agent obeyed epoch {record.epoch}, ours is {ledger.epoch}: it will not obey us"
-        fix = f"restart llmgwd once the time is past {record.epoch} s since 1970: its epoch is the time of its start"
-        found.append(NodeWarning(code="epoch_ahead", text=text, fix=fix))
+        found.append(EpochAhead(obeyed=record.epoch, ours=ledger.epoch))
+    if record.skew:
+        found.append(ClockSkew(seconds=record.skew))
+    found += _of_machine(ledger, record)
+    found += reach.warnings(ledger.reach.results(record.name))
     for report in record.engines.engines if record.engines else ():
         if report.problem:
-            found.append(NodeWarning(code="engine_broken", text=f"{report.engine}: {report.problem}"))
-    found += _found_running(ledger, record.name)
-    return found
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(sorted(names)[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
-
-
-def _found_running(ledger: Ledger, name: NodeName) -> list[NodeWarning]:
-    adopted: list[ReplicaId] = [one.id for one in ledger.replicas_on(name) if one.adopted]
-    strays = list(ledger.strays.get(name, ()))
-    found = []
+            found.append(EngineFails(engine=report.engine, text=report.problem))
+    adopted = tuple(one.id for one in ledger.replicas_on(record.name) if one.adopted)
     if adopted:
-        text = f"{_some(adopted)} found running, not placed by this control plane"
-        found.append(NodeWarning(code="adopted", text=text, fix="llmgw ctl scale MODEL N takes them as ordinary ones"))
-    if strays:
-        text = f"{_some(strays)} running that was not ordered; it gets no requests"
-        found.append(NodeWarning(code="stray_engine", text=text, fix="stop it by hand on the node"))
+        found.append(FoundRunning(replicas=adopted))
+    if strays := tuple(ledger.strays.get(record.name, ())):
+        found.append(StrayEngines(shards=strays))
     return found
+
+
+def _of_machine(ledger: Ledger, record: Node) -> Iterator[NodeWarning]:
+    """What it says of itself, held against what it said before and what others say."""
+    inventory = record.inventory
+    if inventory is None:
+        return
+    if (less := shrunk(inventory, record.registered)) is not None:
+        yield less
+    for gpu in record.gone_gpus:
+        yield GpuGone(name=gpu.name, uuid=gpu.uuid)
+    yield from of_inventory(inventory, ledger.now)
+    yield from ledger.subnets.differing(record.name)

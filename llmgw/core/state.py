@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from llmgw.core.facts import Engines, Inventory, Profile, ShardReport, Usage, Want
+from llmgw.core.facts import Engines, Gpu, Inventory, Profile, ShardReport, Usage, Want
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.shard import ShardState, combined
+from llmgw.core.skew import Beat
+from llmgw.core.units import NONE, Bytes
 
 
 class NodeState(Enum):
@@ -38,6 +40,16 @@ class Node:
     inventory: Inventory | None = None
     engines: Engines | None = None
     usage: Usage | None = None
+    registered: Bytes = NONE
+    """The most RAM that it registered with, or what was stated by hand since."""
+    gpus: tuple[Gpu, ...] = ()
+    """As it listed them last, while their probe fails, too."""
+    gone_gpus: tuple[Gpu, ...] = ()
+    """Cards that were there and are not any more."""
+    beats: tuple[Beat, ...] = ()
+    """Its last beats on this stream, by which its clock is judged."""
+    skew: float = 0.0
+    """Seconds that its clock is behind ours, as shown; 0 while it is as good as ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from llmgw.core.refusals import Refusal
 from llmgw.core.shard import ShardState
 from llmgw.core.state import NodeState
 from llmgw.core.units import NONE, Bytes
+from llmgw.core.warnings import NodeWarning
 
 
 class ModelState(Enum):
@@ -30,12 +31,15 @@ class ModelState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeWarning:
-    """Something about a node that an operator should mend."""
+class Reach:
+    """Whether one router reaches the node, as the router said last."""
 
-    code: str
-    text: str
-    fix: str = ""
+    router: str
+    host: str
+    port: int
+    error: str = ""
+    """The router's own words; empty when it reaches it."""
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,8 @@ class NodeView:
     """RAM promised to replicas."""
     usable: Bytes = NONE
     """RAM that replicas may be promised in all; 0 while the node has not described itself."""
+    reach: tuple[Reach, ...] = ()
+    """By router; empty while none has tried."""
     warnings: tuple[NodeWarning, ...] = ()
 
 
@@ -245,3 +251,29 @@ class Routes:
 
     revision: Revision
     routes: tuple[Route, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What a router is asked to try: to reach a node's listener and hear the token from it."""
+
+    token: str
+    node: NodeName
+    machine: str
+    """Of the node: a loopback address is for routers on the same machine only."""
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A router's answer to an Attempt."""
+
+    token: str
+    error: str = ""
+    """Why it does not reach it, in one line; empty when it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """The control plane has heard."""

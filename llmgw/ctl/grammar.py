@@ -31,7 +31,7 @@ LAST = 50
 MOST_EVENTS = 100_000
 
 
-WIDE = ("nodes", "models", "events")
+WIDE = ("nodes", "node", "models", "events")
 """The verbs whose wide form says more."""
 
 
@@ -60,6 +60,7 @@ class Verb:
 VERBS = (
     Verb(name="status", method="watch", help="the cluster in a few lines", example="status"),
     Verb(name="nodes", method="watch", help="every node: state, engines, memory, warnings", example="nodes -o wide"),
+    Verb(name="node", method="watch", help="all about one node, and what to do about it", example="node node01"),
     Verb(name="models", method="watch", help="every model and its replicas", example="models --json"),
     Verb(
         name="why", method="why_model", help="why a model has not all its replicas, node by node", example="why gemma"
@@ -86,6 +87,7 @@ class Asked:
     servers: tuple[str, ...] = ()
     tls: Path | None = None
     context: str | None = None
+    node: str = ""
     model: str = ""
     replicas: int = 0
     wait: float | None = None
@@ -129,7 +131,11 @@ def parse(argv: Sequence[str]) -> Asked:
         servers=(*getattr(found, "servers", ()), *getattr(found, "more_servers", ())),
         tls=getattr(found, "tls", None),
         context=getattr(found, "context", None),
-        **{name: getattr(found, name) for name in ("model", "replicas", "wait", "follow", "last") if name in found},
+        **{
+            name: getattr(found, name)
+            for name in ("node", "model", "replicas", "wait", "follow", "last")
+            if name in found
+        },
     )
 
 
@@ -199,6 +205,8 @@ def _common(to: argparse.ArgumentParser, servers: str) -> None:
 
 
 def _own(to: argparse.ArgumentParser, verb: Verb) -> None:
+    if verb.name == "node":
+        to.add_argument("node", metavar="NODE", help="its name")
     if verb.name in ("why", "scale"):
         to.add_argument("model", metavar="MODEL", help="its name or an alias")
     if verb.name == "events":

@@ -7,10 +7,12 @@ from llmgw.client import ControlClient
 from llmgw.core import views
 from llmgw.core.events import Event
 from llmgw.core.fold import Fold
-from llmgw.core.views import Noun
-from llmgw.ctl import shapes, tables
+from llmgw.core.names import NodeName
+from llmgw.core.views import NodeView, Noun
+from llmgw.ctl import nodeshape, shapes, tables
 from llmgw.ctl.grammar import Asked
 from llmgw.ctl.output import Answer, Output, answer
+from llmgw.ctl.unknown import UnknownNode
 from llmgw.ctl.world import worlds
 
 _NEVER = views.Revision(epoch=0, seq=0)
@@ -55,10 +57,31 @@ def _every_node(world: Fold) -> Answer:
     return answer(
         world.revision,
         world.now,
-        shape=lambda: {"nodes": [shapes.node(world.nodes[name]) for name in names]},
+        shape=lambda: {"nodes": [nodeshape.node(world.nodes[name]) for name in names]},
         lines=lambda wide: tables.nodes(world, wide),
         still=lambda wide: tables.nodes(replace(world, now=0.0), wide),
         names=lambda: names,
+    )
+
+
+async def _node(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
+    async for world in worlds(client, [Noun.NODES], follow=asked.watch):
+        view = world.nodes.get(NodeName(asked.node))
+        if view is None:
+            raise UnknownNode(asked.node, world.nodes)
+        yield _one_node(world, view)
+
+
+def _one_node(world: Fold, view: NodeView) -> Answer:
+    from llmgw.ctl import portrait  # what the other looks do not need
+
+    return answer(
+        world.revision,
+        world.now,
+        shape=lambda: nodeshape.node(view),
+        lines=lambda wide: portrait.node(view, world.now, wide),
+        still=lambda wide: portrait.node(view, 0.0, wide),
+        names=lambda: [view.name],
     )
 
 
@@ -105,6 +128,7 @@ def _reasons(said: views.Why, away: int) -> Answer:
 _LOOKS: dict[str, Callable[[Asked, ControlClient], AsyncIterator[Answer]]] = {
     "status": _status,
     "nodes": _nodes,
+    "node": _node,
     "models": _models,
     "why": _why,
 }

@@ -10,9 +10,9 @@ from typing import TextIO
 from llmgw.core.safe import safe
 from llmgw.core.views import Revision
 from llmgw.ctl.grammar import Form
-from llmgw.ctl.shapes import Shape, at
 from llmgw.ctl.stdout import NotWritten
 from llmgw.ctl.tables import clock
+from llmgw.ctl.values import Shape, at
 
 _HOME_AND_CLEAR = "\x1b[H\x1b[2J"
 

@@ -4,30 +4,19 @@ Times are ISO 8601 in UTC, durations seconds, sizes bytes; what is not known is 
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from llmgw.core.events import Event
-from llmgw.core.facts import Engines, Failure, Gpu, Inventory
+from llmgw.core.facts import Failure
 from llmgw.core.fold import Fold
 from llmgw.core.refusals import Refusal, counts, numbers
 from llmgw.core.shard import ShardState
 from llmgw.core.state import NodeState
 from llmgw.core.views import AboutView, Done, ModelState, ModelView, NodeView, ReplicaView, ShardView, Why
-
-Shape = dict[str, object]
+from llmgw.ctl.nodeshape import warnings
+from llmgw.ctl.values import Shape, at
 
 UNLISTED = "unlisted"
 """The state of a model that is not in the catalog and still has replicas."""
-
-_LAST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-
-
-def at(time: float | None) -> str | None:
-    """`2026-12-01T05:37:10.250Z`; a time that no calendar holds reads as the nearest that one does."""
-    if time is None:
-        return None
-    moment = datetime.fromtimestamp(min(max(time, 0.0), _LAST), UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def status(about: AboutView, world: Fold) -> Shape:
@@ -46,7 +35,7 @@ def status(about: AboutView, world: Fold) -> Shape:
             "away": sum(model.away for model in models),
             "wanted": sum(model.wanted for model in models),
         },
-        "warnings": [{"node": node.name, **warning} for node in _sorted(world) for warning in _warnings(node)],
+        "warnings": [{"node": node.name, **warning} for node in _sorted(world) for warning in warnings(node)],
     }
 
 
@@ -57,69 +46,6 @@ def _sorted(world: Fold) -> list[NodeView]:
 def _sum(states: Iterable[NodeState | ModelState], of: type[NodeState] | type[ModelState]) -> dict[str, int]:
     seen = [state.value for state in states]
     return {state.value: seen.count(state.value) for state in of}
-
-
-def node(view: NodeView) -> Shape:
-    """One of `nodes`."""
-    inventory, usage = view.inventory, view.usage
-    return {
-        "name": view.name,
-        "state": view.state.value,
-        "since": at(view.since),
-        "flags": [],
-        "warnings": _warnings(view),
-        "engines": _engines(view.engines),
-        "engines_probed_at": at(view.engines.probed_at) if view.engines else None,
-        "fabrics": [],
-        "memory": {
-            "total": inventory.memory if inventory else None,
-            "usable": view.usable or None,
-            "promised": view.promised,
-            "available": usage.memory_available if usage else None,
-        },
-        "load": usage.load_average if usage else None,
-        "gpus": [_gpu(gpu) for gpu in inventory.gpus] if inventory else [],
-        "gpu_problem": inventory.gpu_problem if inventory else "",
-        "address": view.address,
-        "agent_version": view.agent_version,
-        "host": _host(inventory),
-    }
-
-
-def _warnings(view: NodeView) -> list[dict[str, str]]:
-    return [{"code": warning.code, "text": warning.text, "fix": warning.fix} for warning in view.warnings]
-
-
-def _engines(engines: Engines | None) -> list[Shape]:
-    if engines is None:
-        return []
-    return [
-        {
-            "engine": engine.engine,
-            "version": engine.version,
-            "path": engine.path,
-            "problem": engine.problem,
-            "by_hand": engine.by_hand,
-        }
-        for engine in engines.engines
-    ]
-
-
-def _gpu(gpu: Gpu) -> Shape:
-    return {"index": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "memory": gpu.memory, "driver": gpu.driver}
-
-
-def _host(inventory: Inventory | None) -> Shape | None:
-    if inventory is None:
-        return None
-    cpu = inventory.cpu
-    return {
-        "os": inventory.os,
-        "kernel": inventory.kernel,
-        "arch": inventory.arch,
-        "cpu": {"model": cpu.model, "cores": cpu.cores, "features": list(cpu.features)},
-        "by_hand": list(inventory.by_hand),
-    }
 
 
 def model(view: ModelView, replicas: list[ReplicaView]) -> Shape:

@@ -7,6 +7,7 @@ that columns can be counted by a script all the same.
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from llmgw.core.devices import gpus_in_short
 from llmgw.core.events import Event
 from llmgw.core.fold import Fold
 from llmgw.core.hosts import host_port
@@ -45,7 +46,7 @@ def _width(text: str) -> int:
 # --- nodes ------------------------------------------------------------------------------------------------------
 
 _NODES = ("NAME", "STATE", "FOR", "ENGINES", "PROMISED", "GPUS", "WARNINGS")
-_NODES_WIDE = ("ADDRESS", "AGENT", "CPU", "AVAILABLE", "LOAD", "OS", "KERNEL")
+_NODES_WIDE = ("ADDRESS", "AGENT", "CPU", "ARCH", "VIRTUAL", "AVAILABLE", "LOAD", "OS", "KERNEL")
 
 
 def nodes(world: Fold, wide: bool) -> list[str]:
@@ -54,17 +55,17 @@ def nodes(world: Fold, wide: bool) -> list[str]:
     if not views:
         return ["no node has joined yet"]
     head = (*_NODES, *_NODES_WIDE) if wide else _NODES
-    return align([head, *(_node(view, world.now) + (_node_wide(view) if wide else ()) for view in views)])
+    return align([head, *(_node(view, world.now, wide) + (_node_wide(view) if wide else ()) for view in views)])
 
 
-def _node(view: NodeView, now: float) -> tuple[str, ...]:
+def _node(view: NodeView, now: float, wide: bool) -> tuple[str, ...]:
     return (
         view.name,
         view.state.value,
         age(now - view.since),
         _engines(view),
         f"{size(view.promised)} of {size(view.usable) if view.usable else '?'}",
-        _gpus(view),
+        gpus_in_short(view.inventory, memory=wide) if view.inventory else "?",
         ", ".join(warning.code for warning in view.warnings),
     )
 
@@ -76,21 +77,14 @@ def _engines(view: NodeView) -> str:
     return ", ".join(named) or "none"
 
 
-def _gpus(view: NodeView) -> str:
-    if view.inventory is None:
-        return "?"
-    if view.inventory.gpu_problem:
-        return "probe failed"
-    names = [gpu.name or "GPU" for gpu in view.inventory.gpus]
-    return ", ".join(f"{names.count(name)}×{name}" for name in dict.fromkeys(names))
-
-
 def _node_wide(view: NodeView) -> tuple[str, ...]:
     inventory, usage = view.inventory, view.usage
     return (
         view.address,
         view.agent_version,
         f"{inventory.cpu.cores}×{inventory.cpu.model or inventory.arch}" if inventory else "?",
+        inventory.arch if inventory else "?",
+        inventory.virtualization if inventory else "?",
         size(usage.memory_available) if usage else "?",
         f"{usage.load_average:.2f}" if usage else "?",
         inventory.os if inventory else "?",
@@ -294,7 +288,7 @@ def status(about: AboutView, world: Fold) -> list[str]:
         lines.append(safe(f"warning   engines listen with exposure: {about.exposure}, in plain HTTP with a key each"))
     for name in sorted(world.nodes):
         lines += [
-            safe(f"warning   {name}: {warning.text}" + (f"; {warning.fix}" if warning.fix else ""), 1024)
+            safe(f"warning   {name}: {warning}" + (f"; {warning.fix}" if warning.fix else ""), 1024)
             for warning in world.nodes[name].warnings
             if warning.code != _SAID_FOR_ALL or about.exposure == "loopback"
         ]

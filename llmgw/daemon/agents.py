@@ -1,11 +1,11 @@
 """Who is on the other end of an agent's stream, and what travels on it?
 
-    up    Registration (once, within FIRST) · Heartbeat · Report · Leaving
-    down  Accepted or Refused (once) · Desired, the newest only
+    up    Registration (once, within FIRST) · Heartbeat · Report · Listening · Leaving
+    down  Accepted or Refused (once) · Desired and TryAddress, of each the newest only
 
 A stream is one session. Every end of it has one cause, which is logged and given to the cluster; the only clean one is
 an agent that says it leaves. An agent that does not read is dropped after the server's send deadline; it never has a
-queue, for of Desired only the newest counts.
+queue, for of Desired and TryAddress only the newest counts.
 """
 
 import asyncio
@@ -26,11 +26,13 @@ from llmgw.core.facts import (
     Desired,
     Heartbeat,
     Leaving,
+    Listening,
     Refused,
     Registration,
     Report,
+    TryAddress,
 )
-from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported, AgentTurnedAway
+from llmgw.core.inputs import AgentBeat, AgentGone, AgentListens, AgentRegistered, AgentReported, AgentTurnedAway
 from llmgw.core.liveness import MISSED
 from llmgw.core.names import NodeName
 from llmgw.core.state import NodeState
@@ -54,17 +56,23 @@ _SAY_AGAIN = 600.0
 
 
 class Mailbox:
-    """What one session has still to be sent: an answer, and the newest orders."""
+    """What one session has still to be sent: an answer, the newest question, and the newest orders."""
 
     def __init__(self, node: NodeName) -> None:
         self.node = node
         self._answer: Accepted | Refused | None = None
+        self._question: TryAddress | None = None
         self._desired: Desired | None = None
         self._changed = asyncio.Event()
 
     def answer(self, answer: Accepted | Refused) -> None:
         """Goes out first."""
         self._answer = answer
+        self._changed.set()
+
+    def ask(self, question: TryAddress) -> None:
+        """Goes out in the place of one that waits still."""
+        self._question = question
         self._changed.set()
 
     def order(self, desired: Desired) -> None:
@@ -79,6 +87,9 @@ class Mailbox:
             answer, self._answer = self._answer, None
             if answer is not None:
                 return answer
+            question, self._question = self._question, None
+            if question is not None:
+                return question
             self._changed.clear()
             desired, self._desired = self._desired, None
             if desired is not None:
@@ -121,6 +132,12 @@ class Mailboxes:
         session = self._by_node.get(node)
         if session is not None:
             self._by_session[session].order(desired)
+
+    def ask(self, node: NodeName, question: TryAddress) -> None:
+        """Send this to the node's session, if it has one."""
+        session = self._by_node.get(node)
+        if session is not None:
+            self._by_session[session].ask(question)
 
 
 Link = BidiStream[v1.AgentMessage, v1.ControlMessage]
@@ -215,6 +232,8 @@ class AgentLinks:
                     await self._brain.tell(AgentBeat(session=session, node=node, heartbeat=message))
                 case Report():
                     await self._brain.tell(AgentReported(session=session, node=node, report=message))
+                case Listening():
+                    await self._brain.tell(AgentListens(session=session, node=node, listening=message))
                 case Leaving(reason=reason):
                     return End(reason, clean=True)
                 case Registration():

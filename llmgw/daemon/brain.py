@@ -20,6 +20,8 @@ from llmgw.core.cluster import Cluster
 from llmgw.core.effects import (
     Answer,
     AppendEvent,
+    AskAddress,
+    AskRouters,
     DropAssignment,
     DropOverlay,
     Effect,
@@ -36,10 +38,11 @@ from llmgw.core.effects import (
 )
 from llmgw.core.errors import ControlFault, LlmgwError, Unreachable
 from llmgw.core.events import Event
-from llmgw.core.facts import Accepted, Desired, Refused
+from llmgw.core.facts import Accepted, Desired, Refused, TryAddress
 from llmgw.core.inputs import Input, ScaleModel
 from llmgw.core.names import NodeName
 from llmgw.core.views import Done
+from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.inbox import Inbox, Waiting
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.rows import subject
@@ -74,6 +77,9 @@ class Sessions(Protocol):
     def send_desired(self, node: NodeName, desired: Desired) -> None:
         """These are the node's orders now."""
 
+    def ask(self, node: NodeName, question: TryAddress) -> None:
+        """Ask the node's agent whether it can be reached."""
+
 
 class Saves(Protocol):
     """Where things are kept: `daemon.store.Store`."""
@@ -94,13 +100,15 @@ class Brain:
         store: Saves,
         hub: Hub,
         routes: RouteFeed,
+        attempts: AttemptFeed,
         sessions: Sessions,
         now: Callable[[], float],
         *,
         beat: float,
     ) -> None:
         self.cluster = cluster
-        self._store, self._hub, self._routes, self._sessions, self._now = store, hub, routes, sessions, now
+        self._store, self._hub, self._routes, self._attempts = store, hub, routes, attempts
+        self._sessions, self._now = sessions, now
         self._inbox = Inbox(now, beat)
         self._reached = 0.0
         self._unsaved: dict[tuple[str, object], Persist] = {}
@@ -250,14 +258,7 @@ class Brain:
             effect for effect in effects if isinstance(effect, Publish | SendDesired | PublishRoutes)
         )
         for effect in effects:
-            match effect:
-                case AppendEvent(event):
-                    _log_event(event)
-                    self._hub.append(event)
-                case Answer(session, answer):
-                    self._sessions.answer(session, answer)
-                case EndSession(session, why):
-                    self._sessions.end(session, why)
+            self._tell_once(effect)
         for change in changed:
             match change:
                 case Publish(noun, name):
@@ -266,6 +267,20 @@ class Brain:
                     self._order(node)
                 case PublishRoutes():
                     self._route()
+
+    def _tell_once(self, effect: Effect) -> None:
+        match effect:
+            case AppendEvent(event):
+                _log_event(event)
+                self._hub.append(event)
+            case Answer(session, answer):
+                self._sessions.answer(session, answer)
+            case EndSession(session, why):
+                self._sessions.end(session, why)
+            case AskAddress(node, question):
+                self._sessions.ask(node, question)
+            case AskRouters(attempt):
+                self._attempts.publish(attempt)
 
     def _order(self, node: NodeName) -> None:
         if self._unsaved:

@@ -5,7 +5,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from socket import socket
 
+from llmgw.config.address import Address
 from llmgw.config.server import ServerConfig
 from llmgw.core.errors import Rejected, Unreachable
 from llmgw.wire import sockets
@@ -27,8 +29,9 @@ def probe(config: ServerConfig) -> None:
 
     For the time before the store is opened: what cannot listen must not write there that it started.
     """
-    with _said(config.listen.port):
-        sockets.tcp(config.listen.host, config.listen.port).close()
+    for address in (config.listen, config.metrics):
+        if address is not None:
+            opened(address).close()
     if config.socket is None:
         return
     made = [one for one in config.socket.parents if not os.path.lexists(one)]
@@ -42,6 +45,12 @@ def probe(config: ServerConfig) -> None:
             for directory in made:
                 with suppress(OSError):  # not made after all, or no longer ours alone
                     directory.rmdir()
+
+
+def opened(at: Address) -> socket:
+    """A socket that listens there, or CannotListen."""
+    with _said(at.port):
+        return sockets.tcp(at.host, at.port)
 
 
 async def listen(server: RpcServer, config: ServerConfig) -> str:

@@ -14,6 +14,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -28,6 +29,7 @@ from llmgw.core.settings import Settings
 from llmgw.core.units import several
 from llmgw.daemon import place
 from llmgw.daemon.agents import AgentLinks, Mailboxes
+from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.brain import Brain
 from llmgw.daemon.listen import listen, probe
 from llmgw.daemon.operators import Operators
@@ -43,6 +45,9 @@ from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_loggi
 from llmgw.wire.agent import v1
 from llmgw.wire.server import RpcServer, bidi
 from llmgw.wire.tls import own_identity, server_context
+
+if TYPE_CHECKING:
+    from llmgw.daemon.metrics import Metrics
 
 log = logging.getLogger("llmgw.daemon")
 
@@ -133,14 +138,15 @@ async def _wired(config: ServerConfig, store: Store) -> tuple[Brain, RpcServer]:
     stored, epoch = await store.load(), await store.next_epoch()
     log.info("cluster %s, epoch %d, %d replicas remembered", config.cluster, epoch, len(stored.assignments))
     cluster = Cluster(settings, stored, epoch=epoch, now=clock.now())
-    hub, routes, boxes = Hub(cluster, clock.now, store.events), RouteFeed(), Mailboxes()
+    hub, boxes = Hub(cluster, clock.now, store.events), Mailboxes()
+    routes, attempts = RouteFeed(), AttemptFeed()
     hub.recall(await store.events(after=stored.seq - RECENT, before=stored.seq + 1, most=RECENT))
-    brain = Brain(cluster, store, hub, routes, boxes, clock.now, beat=config.heartbeat)
+    brain = Brain(cluster, store, hub, routes, attempts, boxes, clock.now, beat=config.heartbeat)
     links = AgentLinks(brain, boxes, clock.now)
     server = RpcServer(
         [
             bidi("/agent.v1.AgentLink/Link", v1.AgentMessage, v1.ControlMessage, links.link),
-            Operators(brain, hub, routes, settings, clock.now),
+            Operators(brain, hub, routes, attempts, settings, clock.now),
         ],
         roles=ROLES,
         cluster=config.cluster,
@@ -160,10 +166,13 @@ async def _serve(
         thinking = group.create_task(brain.run(), name="brain")
         watchdog = group.create_task(keep_alive(lambda: not thinking.done()), name="watchdog")
         reloading: asyncio.Task[None] | None = None
+        figures: Metrics | None = None
         try:
             await brain.tell(CatalogLoaded(models=config.catalog()))
             reloading = group.create_task(reloader.run(), name="reload")
-            ready(await listen(server, config))
+            where = await listen(server, config)
+            figures = await _figures(config, brain.cluster)
+            ready(where)
             await stop.wait()
             notify(STOPPING)
         finally:
@@ -172,8 +181,18 @@ async def _serve(
             for task in (watchdog, reloading):
                 if task is not None:
                     task.cancel()
+            if figures is not None:
+                await figures.close()
             await server.close()
     log.info("stopped")
+
+
+async def _figures(config: ServerConfig, cluster: Cluster) -> "Metrics | None":
+    if config.metrics is None:
+        return None
+    from llmgw.daemon.metrics import Metrics  # an HTTP server and more, which takes memory that few need
+
+    return await Metrics.open(config.metrics, cluster)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,23 @@
 """What can operators and routers ask? Each rpc converts, calls and converts; watching passes bytes through."""
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from grpclib.const import Cardinality, Handler
 
 from llmgw import __version__
 from llmgw.core.errors import BadMessage
-from llmgw.core.inputs import ScaleModel
+from llmgw.core.inputs import RouterCame, RouterGone, RouterTried, ScaleModel
 from llmgw.core.settings import Settings
-from llmgw.core.views import AboutView, Noun
+from llmgw.core.views import AboutView, Noted, Noun, Tried
+from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.brain import Brain
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.store import KEPT_EVENTS
 from llmgw.daemon.watch import Hub
-from llmgw.wire.convert import enum_from_wire, to_wire
+from llmgw.wire.convert import enum_from_wire, from_wire, to_wire
 from llmgw.wire.door import BoundedStream
 from llmgw.wire.operator import v1
 from llmgw.wire.server import current_peer
@@ -23,12 +26,25 @@ PATIENCE = 60.0
 """Seconds that a watcher may read nothing before it loses its stream; until then it costs one page and its marks."""
 
 
+MOST_WORDS = 300
+"""Characters of a router's words that are kept."""
+
+
 class Operators(v1.OperatorBase):
     """The operator service."""
 
-    def __init__(self, brain: Brain, hub: Hub, routes: RouteFeed, settings: Settings, now: Callable[[], float]) -> None:
-        self._brain, self._hub, self._routes, self._settings, self._now = brain, hub, routes, settings, now
-        self._started = now()
+    def __init__(
+        self,
+        brain: Brain,
+        hub: Hub,
+        routes: RouteFeed,
+        attempts: AttemptFeed,
+        settings: Settings,
+        now: Callable[[], float],
+    ) -> None:
+        self._brain, self._hub, self._routes, self._attempts = brain, hub, routes, attempts
+        self._settings, self._now, self._started = settings, now, now()
+        self._routers = itertools.count(1)
 
     async def about(self, message: v1.AboutRequest) -> v1.AboutView:
         """Say who answers, and how the cluster is."""
@@ -52,12 +68,22 @@ class Operators(v1.OperatorBase):
         act = ScaleModel(model=message.model, replicas=message.replicas, by=str(current_peer().identity))
         return to_wire(await self._brain.ask(act), v1.Done)
 
+    async def report_attempt(self, message: v1.ReportAttemptRequest) -> v1.Noted:
+        """Hear whether a router reaches a node."""
+        if message.tried is None:
+            raise BadMessage("ReportAttemptRequest", "tried", "is missing")
+        tried = from_wire(message.tried, Tried)
+        tried = replace(tried, error=tried.error[:MOST_WORDS])
+        await self._brain.tell(RouterTried(router=current_peer().identity.name, tried=tried))
+        return to_wire(Noted(), v1.Noted)
+
     def __mapping__(self) -> dict[str, Handler]:
-        """The rpcs by path; the two that watch send bytes that were encoded once for all readers."""
+        """The rpcs by path; those that watch send bytes that were encoded once for all readers."""
         service, kind = "/operator.v1.Operator/", Cardinality.UNARY_STREAM
         return super().__mapping__() | {
             service + "Watch": Handler(self._watch, kind, v1.WatchRequest, v1.Page),
             service + "WatchRoutes": Handler(self._watch_routes, kind, v1.WatchRoutesRequest, v1.Routes),
+            service + "WatchAttempts": Handler(self._watch_attempts, kind, v1.WatchAttemptsRequest, v1.Attempt),
         }
 
     async def _watch(self, stream: BoundedStream[v1.WatchRequest, v1.Page]) -> None:
@@ -73,3 +99,14 @@ class Operators(v1.OperatorBase):
     async def _watch_routes(self, stream: BoundedStream[v1.WatchRoutesRequest, v1.Routes]) -> None:
         await stream.recv_message()
         await self._routes.watch(partial(stream.send_message, timeout=PATIENCE))
+
+    async def _watch_attempts(self, stream: BoundedStream[v1.WatchAttemptsRequest, v1.Attempt]) -> None:
+        """A router is there for as long as this call is."""
+        await stream.recv_message()
+        session, router = next(self._routers), stream.peer.identity.name
+        with self._attempts.reading() as attempts:
+            try:
+                await self._brain.tell(RouterCame(session=session, router=router))
+                await attempts.send_each(partial(stream.send_message, timeout=PATIENCE))
+            finally:
+                self._brain.note(RouterGone(session=session))

@@ -21,7 +21,7 @@ def check(path: Path) -> None:
     except OSError as error:
         fact = f"{above} cannot be written by {_user()}: {(error.strerror or str(error)).lower()}"
         raise _bad(path, f"{fact}; give it to that user, or name another `store:`") from None
-    for file in (path, _beside(path)):
+    for file in (path, lock_file(path)):
         if not os.path.lexists(file):
             continue
         if not file.is_file():
@@ -33,7 +33,7 @@ def check(path: Path) -> None:
 def refuse_if_held(path: Path) -> None:
     """Raise ClusterCannot when another llmgwd has the store; nothing is made or changed."""
     try:
-        descriptor = os.open(_beside(path), os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(lock_file(path), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return  # never locked, or `take` says why not
     try:
@@ -44,7 +44,7 @@ def refuse_if_held(path: Path) -> None:
 
 def take(path: Path) -> int:
     """Take the store's lock; the kernel gives it back when this process ends, however it ends."""
-    beside = _beside(path)
+    beside = lock_file(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -71,7 +71,8 @@ def _lock(path: Path, descriptor: int) -> None:
         raise ClusterCannot(f"{path}: cannot be locked: {error.strerror}; keep it on a local disk") from None
 
 
-def _beside(path: Path) -> Path:
+def lock_file(path: Path) -> Path:
+    """The file whose lock says that a llmgwd has the store."""
     return path.with_name(path.name + ".lock")
 
 

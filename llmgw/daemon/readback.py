@@ -24,6 +24,7 @@ MOST_COUNTED = 1 << 53
 """Of an epoch or a seq: more are not exact in JSON, and no counting gets there."""
 
 _MOST_ORDINAL = 1_000_000_000
+_MOST_BYTES = (1 << 63) - 1
 """One more than the highest that a shard's name can have."""
 
 E = TypeVar("E", bound=Enum)
@@ -114,6 +115,11 @@ def machine(row: Row) -> tuple[NodeName, str]:
     if not is_machine(found):
         raise ValueError(f"machine: {_shown(found)} is not the id of a machine")
     return node_name(row.text("name")), found
+
+
+def memory(row: Row) -> tuple[NodeName, Bytes]:
+    """Read back the most RAM that a node registered with."""
+    return node_name(row.text("name")), Bytes(row.count("memory", 0, _MOST_BYTES))
 
 
 def event(row: Row) -> Event:

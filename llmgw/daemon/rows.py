@@ -36,8 +36,8 @@ def statement(effect: Persist) -> Insert | Delete:
             return put(schema.overlays, **asdict(overlay))
         case DropOverlay(model):
             return delete(schema.overlays).where(schema.overlays.c.model == model)
-        case SaveNode(node, machine):
-            return put(schema.nodes, name=node, machine=machine)
+        case SaveNode(node, machine, memory):
+            return put(schema.nodes, name=node, machine=machine, memory=memory)
         case AppendEvent(event):
             return put(schema.events, **_event_row(event))
     assert_never(effect)

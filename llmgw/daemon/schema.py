@@ -33,7 +33,13 @@ overlays = Table(
     Column("by", Text, nullable=False),
 )
 
-nodes = Table("nodes", metadata, Column("name", Text, primary_key=True), Column("machine", Text, nullable=False))
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("machine", Text, nullable=False),
+    Column("memory", BigInteger, nullable=False),
+)
 
 events = Table(
     "events",
@@ -60,6 +66,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE events (seq BIGINT PRIMARY KEY NOT NULL, at DOUBLE PRECISION NOT NULL, kind TEXT NOT NULL,"
         ' subject TEXT NOT NULL, text TEXT NOT NULL, cause BIGINT NOT NULL, "by" TEXT NOT NULL, lines TEXT NOT NULL)',
     ),
+    ("ALTER TABLE nodes ADD COLUMN memory BIGINT NOT NULL DEFAULT 0",),
 )
 """Step n leads from schema version n to n + 1; version 0 is an empty store."""
 

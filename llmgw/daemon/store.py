@@ -105,6 +105,7 @@ class Store:
                 ordinals=dict(await self._all(connection, schema.ordinals, readback.ordinal)),
                 overlays=tuple(await self._all(connection, schema.overlays, readback.overlay)),
                 machines=dict(await self._all(connection, schema.nodes, readback.machine)),
+                memories=dict(await self._all(connection, schema.nodes, readback.memory)),
                 seq=seqs[0] if seqs else 0,
             )
 

@@ -26,6 +26,7 @@ from llmgw.router.run import Router
 from llmgw.wire.tls import client_context, own_identity
 
 if TYPE_CHECKING:
+    from llmgw.client import ControlClient
     from llmgw.config.router import RouterConfig
 
 
@@ -60,22 +61,25 @@ def _check_identity(config: "RouterConfig", file: Path) -> None:
 
 
 async def _serve(config: "RouterConfig", file: Path) -> None:
-    router = Router(config, machine=machine_id(), watch=lambda: _watch(config), file=str(file))
+    router = Router(
+        config, machine=machine_id(), watch=lambda: _watch(config), dial=lambda: _dial(config), file=str(file)
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, router.stop)
     await router.run()
 
 
-async def _watch(config: "RouterConfig") -> AsyncGenerator[Routes, None]:
+def _dial(config: "RouterConfig") -> "ControlClient":
     # Imported late: `--check` and a bad configuration need no rpc library.
     from llmgw.client import ControlClient
     from llmgw.config.client import ClientConfig
 
-    async with (
-        ControlClient.open(ClientConfig(server=config.control, tls=config.tls)) as client,
-        contextlib.aclosing(client.watch_routes()) as watch,
-    ):
+    return ControlClient.open(ClientConfig(server=config.control, tls=config.tls))
+
+
+async def _watch(config: "RouterConfig") -> AsyncGenerator[Routes, None]:
+    async with _dial(config) as client, contextlib.aclosing(client.watch_routes()) as watch:
         async for routes in watch:
             yield routes
 

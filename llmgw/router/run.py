@@ -17,6 +17,7 @@ from llmgw.router.api import PATHS, Gateway
 from llmgw.router.exchange import Exchanges
 from llmgw.router.feed import Feed, Watch
 from llmgw.router.limits import Limits
+from llmgw.router.reach import Dial, Reaching
 from llmgw.router.server import ClientConnection, Shared
 from llmgw.router.table import Table
 
@@ -32,9 +33,20 @@ _LAST_WORDS = 0.5
 class Router:
     """One router process."""
 
-    def __init__(self, config: "RouterConfig", *, machine: str, watch: Watch, file: str = "router.yaml") -> None:
-        """`watch` opens a stream of route tables; `machine` is this machine's id, `file` where `config` stands."""
-        self._config, self._machine, self._watch, self._file = config, machine, watch, file
+    def __init__(
+        self,
+        config: "RouterConfig",
+        *,
+        machine: str,
+        watch: Watch,
+        dial: Dial | None = None,
+        file: str = "router.yaml",
+    ) -> None:
+        """`machine` is this machine's id, `file` where `config` stands.
+
+        `watch` opens a stream of route tables; `dial` a control plane that asks which nodes are reached, None for none.
+        """
+        self._config, self._machine, self._watch, self._dial, self._file = config, machine, watch, dial, file
         self.port = 0
         """The port that is listened on, once `ready` is set."""
         self.ready = asyncio.Event()
@@ -70,6 +82,8 @@ class Router:
                 group.create_task(_tick(limits.tick, clients, table, clock), name="deadlines"),
                 group.create_task(keep_alive(lambda: True), name="watchdog"),
             ]
+            if self._dial is not None:
+                running.append(group.create_task(Reaching(self._machine, self._dial).run(), name="reaching"))
             log.info("llmgw-router %s on %s:%d", __version__, config.listen.host, self.port)
             notify(READY, status(f"serving on {config.listen.host}:{self.port}"))
             self.ready.set()

@@ -25,6 +25,7 @@ from llmgw.tui.screens.events import EventsScreen
 from llmgw.tui.screens.frame import Frame
 from llmgw.tui.screens.help import HelpScreen
 from llmgw.tui.screens.models import ModelsScreen
+from llmgw.tui.screens.node import NodeScreen
 from llmgw.tui.screens.nodes import NodesScreen
 from llmgw.tui.screens.scale import ScaleDialog
 from llmgw.tui.screens.why import WhyScreen
@@ -60,6 +61,7 @@ class Console(App[None]):
     ENABLE_COMMAND_PALETTE = True
     ALL_COMMANDS: ClassVar[dict[str, Callable[["Console", str], None]]] = {
         "nodes": lambda app, _: app.go_to(NodesScreen()),
+        "node": lambda app, name: app.show_node(name),
         "models": lambda app, _: app.go_to(ModelsScreen()),
         "why": lambda app, model: app.show_why(model),
         "events": lambda app, subject: app.go_to(EventsScreen(subject)),
@@ -152,6 +154,13 @@ class Console(App[None]):
                     frame.crumb(), (*frame.keys_here(), *frame.usual_keys()), read_only=self.read_only, note=self.note
                 )
             )
+
+    def show_node(self, name: str) -> None:
+        """All about one node."""
+        if name in self.view.nodes:
+            self.push_screen(NodeScreen(name))
+        else:
+            self.flash(safe(f"node {name} is unknown; :nodes shows those that there are"), "$error")
 
     def show_why(self, model: str) -> None:
         """Why a model, by name or alias, has not all its replicas."""

@@ -28,7 +28,8 @@ class Command:
 
 
 COMMANDS = (
-    Command("nodes", ("no", "node"), "", safe("the nodes")),
+    Command("nodes", ("no",), "", safe("the nodes")),
+    Command("node", ("n",), "NODE", safe("all about one node, and its replicas"), needs=True),
     Command("models", ("mo", "model"), "", safe("the models with their replicas")),
     Command("why", ("w",), "MODEL", safe("why a model has not all its replicas"), needs=True),
     Command("events", ("ev", "event"), "[SUBJECT]", safe("what happened, to one subject or to all")),

@@ -46,10 +46,11 @@ def _key(key: str, shown: str, action: str, label: str, group: Group, **more: An
     return Key(key, safe(shown), action, safe(label), group, **more)
 
 
-REPLICAS = _key("enter", "enter", "open", "its replicas", Group.HERE)
+NODE = _key("enter", "enter", "open", "all about it", Group.HERE, more="then its replicas")
 FOLD = _key("enter", "enter", "open", "open, close", Group.HERE, more="on a replica: its events")
 CHAIN = _key("enter", "enter", "open", "cause chain", Group.HERE, more="what led to it, and what came of it")
 EVENTS_OF_IT = _key("enter,e", "enter e", "open", "its events", Group.HERE)
+PANE = _key("tab", "tab", "pane", "other half", Group.HERE, more="what the keys move in")
 WHY = _key("w", "w", "why", "why", Group.HERE, more="the model has not all its replicas")
 EVENTS = _key("e", "e", "events", "its events", Group.HERE)
 SCALE = _key("s", "s", "scale", "scale", Group.HERE, dangerous=True)
@@ -76,7 +77,7 @@ UP = _key("q", "q", "up", "back", Group.EVERYWHERE, hint=False, more="whatever i
 QUIT = _key("ctrl+q", ":q ctrl+q", "app.quit", "quit", Group.EVERYWHERE, hint=False)
 EVERYWHERE = (COMMAND, HELP, BACK, UP)
 
-ALL = (REPLICAS, FOLD, CHAIN, EVENTS_OF_IT, WHY, EVENTS, SCALE, *TABLE, *MOVE, *EVERYWHERE, QUIT)
+ALL = (NODE, FOLD, CHAIN, EVENTS_OF_IT, PANE, WHY, EVENTS, SCALE, *TABLE, *MOVE, *EVERYWHERE, QUIT)
 
 
 def bindings(keys: Iterable[Key]) -> list[BindingType]:

@@ -48,7 +48,8 @@ def fitted(text: Safe, cells: int, *, right: bool = False) -> Safe:
 
 def wrapped(text: Safe, cells: int) -> list[Safe]:
     """The text in lines of at most so many cells, broken at spaces where there are any."""
-    letters = cells if text.isascii() else cells // 2  # others may be two cells wide
+    narrow = text.isascii() or all(cell_len(character) <= 1 for character in text)
+    letters = cells if narrow else cells // 2
     return [safe(line, limit=4096) for line in textwrap.wrap(text, max(letters, 1), break_on_hyphens=False)]
 
 
@@ -56,7 +57,7 @@ _ASCII = str.maketrans(
     {
         **dict.fromkeys("─━═▔▁", "-"),
         **dict.fromkeys("│┃║▏▕▎▊", "|"),
-        **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯", "+"),
+        **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯┏┓┗┛", "+"),
         **dict.fromkeys("▓█▉▋▌▍▐", "#"),
         **dict.fromkeys("░", "."),
         **dict.fromkeys("▄▀▂▃▅▆▇", "="),

@@ -36,6 +36,7 @@ from betterproto2 import (
 from llmgw.core.errors import BadMessage, BadName
 from llmgw.core.facts import Secret
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId, model_name, node_name, split_shard
+from llmgw.core.warnings import OtherWarning
 from llmgw.wire.parts import MOST_PARTS, is_crowded
 
 M = TypeVar("M", bound=betterproto2.Message)
@@ -155,11 +156,15 @@ def _union(core: Any, message: type[betterproto2.Message]) -> _Both:
     if set(members) != set(slots):
         raise TypeError(f"{core} and the oneof of {message.__name__} differ in {sorted(set(members) ^ set(slots))}")
     names = {slots[name][0]: (member, slots[name][1]) for name, member in members.items()}
+    unknown, derived = _UNKNOWN.get(message.__name__), _DERIVED.get(message.__name__, {})
 
     def read(value: Any) -> Any:
         if type(value) is not message:
             raise _Wrong("is not a message" if value is not None else "is missing")
+        words: Any = value
         found = [(name, inner) for name in names if (inner := getattr(value, name)) is not None]
+        if not found and unknown is not None and words.code:
+            return unknown(**{name: _words.read(getattr(words, name)) for name in derived})
         if len(found) != 1:
             raise BadMessage(message.__name__, "its oneof", f"must have one member, not {len(found)}")
         name, inner = found[0]
@@ -197,9 +202,17 @@ _DERIVED: Mapping[str, Mapping[str, _Convert]] = {
         "verdict": lambda refusal: refusal.verdict,
         "text": str,
         "clears": lambda refusal: refusal.clears,
-    }
+    },
+    "NodeWarning": {
+        "code": lambda warning: warning.code,
+        "text": str,
+        "fix": lambda warning: warning.fix,
+    },
 }
-"""Fields that a message has beside its oneof: computed for readers that do not know the member, ignored on read."""
+"""Fields that a message has beside its oneof: computed for readers that do not know the member, ignored by others."""
+
+_UNKNOWN: Mapping[str, Any] = {"NodeWarning": OtherWarning}
+"""What a member of a newer version is read as: the class that holds the derived fields."""
 
 
 def _slots(message: type[betterproto2.Message]) -> dict[str, tuple[str, type[betterproto2.Message]]]:
@@ -363,6 +376,8 @@ _GRAMMAR: Mapping[Any, _Convert] = {
     ReplicaId: _replica,
     Secret: Secret,
 }
+
+_words = _text(str)
 
 
 def _about(message: Any) -> Any:

@@ -186,12 +186,9 @@ class Dialler(grpclib.client.Channel):
     def _explained(self, error: OSError, handshake: Handshake) -> LlmgwError:
         from llmgw.wire import explain  # only a failure needs it
 
-        failure = handshake.error
-        if isinstance(failure, ssl.SSLCertVerificationError) and self._files is not None:
-            return explain.untrusted(self._host, self._port, self._files, failure, handshake.chain)
-        if failure is None and isinstance(error, TimeoutError):
-            return ControlUnreachable(self.address, f"no answer within {self._dial_time:g} s")
-        return explain.not_reached(self.address, failure or error)
+        where = self._path or (self._host, self._port)
+        authority = None if self._files is None else self._files.authority
+        return explain.not_dialled(where, authority, error, handshake, self._dial_time)
 
     async def _dial(self) -> DialledProtocol:
         if self._path is not None:

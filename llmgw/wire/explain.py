@@ -4,14 +4,14 @@ import errno
 import socket
 import ssl
 from datetime import UTC, datetime
+from pathlib import Path
 
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated
 
-from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import ControlUnreachable, LlmgwError, PeerNotTrusted
 from llmgw.wire import der, tls
-from llmgw.wire.handshake import NOT_TLS
+from llmgw.wire.handshake import NOT_TLS, Handshake
 from llmgw.wire.peers import address_text
 from llmgw.wire.statuses import one_line
 from llmgw.wire.strangers import EXPIRED, NOT_YET, UNKNOWN_ISSUER
@@ -29,6 +29,9 @@ _ALERTS = {
     "TLSV1_ALERT_INSUFFICIENT_SECURITY": "its key is too weak",
 }
 _NO_HOST, _NO_IP = 62, 64
+
+NO_ANSWER = "no answer"
+"""How the fact begins where dialling took all its time: nobody is there, or somebody who says nothing."""
 
 
 def words(error: BaseException) -> str:
@@ -88,8 +91,23 @@ def farewell(address: str, event: ConnectionTerminated) -> LlmgwError:
     return ControlUnreachable(address, text or f"it closed the connection (HTTP/2 error {event.error_code})")
 
 
+def not_dialled(
+    where: tuple[str, int] | str, authority: Path | None, error: OSError, handshake: Handshake, waited: float
+) -> LlmgwError:
+    """Why dialling host and port, or a socket, came to nothing: `error`, or what the handshake knows better.
+
+    `waited` is how many seconds there were for it.
+    """
+    address, failure = address_text(where), handshake.error
+    if isinstance(failure, ssl.SSLCertVerificationError) and authority is not None and isinstance(where, tuple):
+        return untrusted(*where, authority, failure, handshake.chain)
+    if failure is None and isinstance(error, TimeoutError):
+        return ControlUnreachable(address, f"{NO_ANSWER} within {waited:g} s")
+    return not_reached(address, failure or error)
+
+
 def untrusted(
-    host: str, port: int, files: TlsFiles, error: ssl.SSLCertVerificationError, chain: list[bytes]
+    host: str, port: int, authority: Path, error: ssl.SSLCertVerificationError, chain: list[bytes]
 ) -> PeerNotTrusted:
     """Say what is wrong with the server's certificate, the first of `chain`."""
     peer = f"control plane {address_text((host, port))}"
@@ -113,7 +131,7 @@ def untrusted(
         way = f"issue it again with --address {host}" + (", or dial one of those" if names else "")
         return PeerNotTrusted(peer, f"its certificate is for other addresses: {names or 'none'}", way)
     if code in UNKNOWN_ISSUER:
-        ours = der.fingerprint(tls.certificates(files.authority)[0])
+        ours = der.fingerprint(tls.certificates(authority)[0])
         fact = f"its certificate (SHA-256 {der.fingerprint(shown)}) is of another authority than ours (SHA-256 {ours})"
-        return PeerNotTrusted(peer, fact, f"is {files.authority} of this cluster?")
+        return PeerNotTrusted(peer, fact, f"is {authority} of this cluster?")
     return PeerNotTrusted(peer, f"its certificate is not trusted: {error.verify_message}")

@@ -6,11 +6,12 @@ Four mebibytes of empty parts would become two million objects, a gigabyte, and 
 from functools import cache
 from typing import Any
 
-from betterproto2 import TYPE_MESSAGE
+from betterproto2 import TYPE_BOOL, TYPE_ENUM, TYPE_INT32, TYPE_INT64, TYPE_MESSAGE, TYPE_UINT32, TYPE_UINT64
 
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _SKIP = {_EIGHT: 8, _FOUR: 4}
-
+_GO_ON = bytes(range(0x80, 0x100))
+_VARINTS = frozenset({TYPE_BOOL, TYPE_ENUM, TYPE_INT32, TYPE_INT64, TYPE_UINT32, TYPE_UINT64})
 
 MOST_PARTS = 50_000
 _FEW = 8192  # bytes: so many cannot hold enough parts to be worth counting them
@@ -50,17 +51,19 @@ def has_more_parts(data: bytes, message: Any, most: int) -> bool:
     left, waiting = most, [(0, len(data), message)]
     while waiting:
         at, end, kind = waiting.pop()
-        inner = _inner(kind)
+        inner, packed = _inner(kind), _packed(kind)
         while at < end:
             left -= 1
             if left < 0:
                 return True
             key, at = _varint(data, at)
             at, size = _value(data, at, key & 7)
+            if size and key >> 3 in packed:
+                left -= _numbers(data[at - size : at]) - 1
             child = inner.get(key >> 3) if size else None
             if child is not None:
                 waiting.append((at - size, min(at, end), child))
-    return False
+    return left < 0
 
 
 def _value(data: bytes, at: int, form: int) -> tuple[int, int]:
@@ -73,6 +76,11 @@ def _value(data: bytes, at: int, form: int) -> tuple[int, int]:
     if form not in _SKIP:
         raise ValueError("a form that is not in use")
     return at + _SKIP[form], 0
+
+
+def _numbers(packed: bytes) -> int:
+    """How many numbers stand in the value of a packed field, 1 at least: each ends with a byte below 128."""
+    return max(1, len(packed.translate(None, _GO_ON)))
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -97,6 +105,13 @@ def _inner(message: Any) -> dict[int, Any]:
         for name, meta in about.meta_by_field_name.items()
         if meta.proto_type == TYPE_MESSAGE
     }
+
+
+@cache
+def _packed(message: Any) -> frozenset[int]:
+    """The fields that hold many numbers in one value."""
+    meta = message._betterproto.meta_by_field_name.values()
+    return frozenset(one.number for one in meta if one.repeated and one.proto_type in _VARINTS)
 
 
 @cache

@@ -35,24 +35,45 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     return _load(context, files)
 
 
+def onlooker_context(authority: Path, *, check_hostname: bool) -> ssl.SSLContext:
+    """A context for a handshake that shows nothing of us and judges the server as any client of ours does.
+
+    For whoever looks for faults; a server of ours takes no call over it. Raises BadConfig when `authority` cannot be
+    used.
+    """
+    context = _strict(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    context.check_hostname = check_hostname
+    context.hostname_checks_common_name = False
+    return _trust(context, authority)
+
+
 def _load(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
+    _strict(context)
+    _check_key_mode(files.key)
+    certificates(files.certificate)
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except (ssl.SSLError, ValueError) as bad:
+        raise _unusable(files, bad) from None
+    return _trust(context, files.authority)
+
+
+def _strict(context: ssl.SSLContext) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.set_ciphers("DEFAULT:@SECLEVEL=2")  # nothing below 2048 bits of RSA, wherever we run
     context.set_alpn_protocols([_PROTOCOL])
     context.sslobject_class = TellingTls
-    _check_key_mode(files.key)
-    for path in (files.certificate, files.authority):
-        certificates(path)
+    return context
+
+
+def _trust(context: ssl.SSLContext, authority: Path) -> ssl.SSLContext:
+    certificates(authority)
     try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password)
-    except (ssl.SSLError, ValueError) as bad:
-        raise _unusable(files, bad) from None
-    try:
-        context.load_verify_locations(cafile=str(files.authority))
+        context.load_verify_locations(cafile=str(authority))
     except ssl.SSLError as bad:
-        raise _bad(files.authority, f"cannot be used ({_reason(bad)}); {_AGAIN}") from None
+        raise _bad(authority, f"cannot be used ({_reason(bad)}); {_AGAIN}") from None
     return context
 
 

@@ -29,12 +29,15 @@ class Session:
         self.shards = {report.shard: report for report in registration.shards}
         self.states = {name: [report.state] for name, report in self.shards.items()}
         self.beats, self.reports = 0, list[facts.Report]()
+        self.listenings = list[facts.Listening]()
         self.left: str | None = None
         self.over = False
 
     def hear(self, message: facts.AgentMessage) -> None:
         if isinstance(message, facts.Heartbeat):
             self.beats += 1
+        if isinstance(message, facts.Listening):
+            self.listenings.append(message)
         if isinstance(message, facts.Leaving):
             self.left = message.reason
         if isinstance(message, facts.Report):

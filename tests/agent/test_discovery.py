@@ -7,94 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from llmgw.agent.discovery import gpu, memory
+from llmgw.agent.discovery import certificate, memory
 from llmgw.agent.discovery.address import address_towards
-from llmgw.agent.discovery.cpu import cpu
-from llmgw.agent.discovery.inventory import inventory, usage
+from llmgw.agent.discovery.inventory import inventory
+from llmgw.agent.discovery.root import Root, root_of
+from llmgw.agent.discovery.usage import load, usage
 from llmgw.agent.engines.probe import probe
 from llmgw.agent.launch import pids
+from llmgw.agent.patience import words
 from llmgw.agent.run import run
 from llmgw.config.load import load_agent
-from llmgw.core.units import GIB, MIB
-
-# --- GPUs -------------------------------------------------------------------------------------------------------
-
-
-def tool(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put an `nvidia-smi` of our own first on PATH."""
-    path = directory / "nvidia-smi"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
-
-
-async def test_a_gpu_as_its_tool_lists_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    tool(tmp_path, "echo '0, GPU-aa, NVIDIA GeForce RTX 4090, 24564, 550.54.14'", monkeypatch)
-    (found,), problem = await gpu.gpus()
-    assert (found.index, found.uuid, found.name, found.driver) == (0, "GPU-aa", "NVIDIA GeForce RTX 4090", "550.54.14")
-    assert (found.memory, problem) == (24564 * MIB, "")
-
-
-async def test_a_tool_that_fails_is_a_problem_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Which stream carries the words differs; an empty list would read as "no GPUs"."""
-    tool(tmp_path, "echo 'NVIDIA-SMI has failed because it could not talk to the driver.'; exit 9", monkeypatch)
-    found, problem = await gpu.gpus()
-    assert found == ()
-    assert problem == "nvidia-smi: exit status 9: NVIDIA-SMI has failed because it could not talk to the driver."
-
-
-async def test_a_tool_that_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gpu, "TIMEOUT", 0.2)
-    tool(tmp_path, "exec sleep 60", monkeypatch)
-    _, problem = await gpu.gpus()
-    assert problem == "nvidia-smi: did not end within 0s"
-
-
-def test_unified_memory_is_not_said():
-    (found,), problem = gpu.parse("0, GPU-e69d, NVIDIA GB10, [N/A], 580.178.04\n")
-    assert (found.memory, problem) == (None, "")
-
-
-def test_a_name_with_commas_and_a_missing_uuid():
-    (found,), _ = gpu.parse("3, [N/A], A, B, C, 8, [Unknown Error]\n")
-    assert (found.index, found.uuid, found.name, found.memory, found.driver) == (3, "", "A, B, C", 8 * MIB, "")
-
-
-def test_no_devices_is_no_problem():
-    assert gpu.parse("No devices were found\n") == ((), "")
-
-
-@pytest.mark.parametrize("text", ["0, GPU\n", "x, GPU-a, n, 1, d\n", "99999, GPU-a, n, 1, d\n"])
-def test_an_answer_that_is_no_list_is_a_problem(text: str):
-    assert "which is no GPU" in gpu.parse(text)[1]
-
-
-# --- processor and memory ---------------------------------------------------------------------------------------
-
-
-def test_a_processor_of_either_kind():
-    x86 = cpu("processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2 avx sse4_2 ht f16c\n\nmodel name: other\n")
-    assert (x86.model, x86.features) == ("AMD EPYC", ("avx", "avx2", "f16c", "sse4_2"))
-    arm = cpu("processor : 0\nFeatures : fp asimd sve i8mm bf16 crc32\n")
-    assert (arm.model, arm.features) == ("", ("asimd", "bf16", "i8mm", "sve"))
-    assert cpu("").cores == len(os.sched_getaffinity(0))
-
-
-def test_the_tightest_limit_around_us_counts(tmp_path: Path):
-    inner = tmp_path / "a.slice" / "b.service"
-    inner.mkdir(parents=True)
-    (inner / "memory.max").write_text("max\n")
-    (tmp_path / "a.slice" / "memory.max").write_text(f"{GIB}\n")
-    assert memory.cgroup_limit("0::/a.slice/b.service\n", tmp_path) == GIB
-    assert memory.cgroup_limit("0::/\n", tmp_path) is None
-
-
-def test_a_limit_of_the_first_hierarchy(tmp_path: Path):
-    (tmp_path / "memory" / "x").mkdir(parents=True)
-    (tmp_path / "memory" / "x" / "memory.limit_in_bytes").write_text(f"{2 * GIB}\n")
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
-    assert memory.cgroup_limit("4:memory:/x\n0::/\n", tmp_path) == 2 * GIB
-
+from llmgw.core.units import GIB, size
+from llmgw.host import clock
+from llmgw.wire import der
+from llmgw.wire.tls import certificates
+from tests.agent.test_main import config
 
 # --- the machine ------------------------------------------------------------------------------------------------
 
@@ -104,17 +31,43 @@ async def test_the_address_is_the_one_on_the_route():
     assert await address_towards("no-such-host.invalid", 7443) is None
 
 
-async def test_what_the_file_says_wins_and_is_listed(tmp_path: Path, tls):
+async def test_this_machine_is_described_and_what_the_file_says_wins(tmp_path: Path, tls):
+    path = config(tmp_path, tls("node01"), memory="3GiB", fabrics="{ib-a: [mlx5_0]}", weights=f"[{tmp_path}/none]")
+    read = load_agent(path)
+    found = await inventory(read, root_of(read))
+    assert (found.memory, [one.field for one in found.by_hand]) == (3 * GIB, ["memory"])
+    assert found.by_hand[0].measured == size(memory.total(Root()))
+    assert (found.kernel, found.arch) == (os.uname().release, os.uname().machine)
+    assert found.os and found.cpu.cores == len(os.sched_getaffinity(0)) and found.cpu.features
+    assert [(one.name, one.adapters) for one in found.fabrics] == [("ib-a", ("mlx5_0",))]
+    assert [disk.problem for disk in found.disks if "weights" in disk.uses] == ["is not there"]
+    assert found.certificate_ends is not None and found.certificate_ends > clock.now()
+    assert found.recorded == ""
+    assert usage(Root(), ()).memory_available > 0
+
+
+async def test_a_machine_that_does_not_say_its_memory_is_not_described(tmp_path: Path, tls):
+    (tmp_path / "root").mkdir()
+    read = load_agent(config(tmp_path, tls("node01"), discovery_root="root"))
+    with pytest.raises(OSError, match="does not say how much memory there is") as raised:
+        await inventory(read, root_of(read))
+    assert words(raised.value) == f"{tmp_path}/root/proc/meminfo: does not say how much memory there is"
+
+
+def test_a_certificate_that_cannot_be_read_has_no_end(tmp_path: Path, tls):
     files = tls("node01")
-    (tmp_path / "agent.yaml").write_text(
-        f"control: [127.0.0.1:7443]\ntls: {{certificate: {files.certificate}, key: {files.key}, "
-        f"authority: {files.authority}}}\nnode: node01\nmemory: 3GiB\n"
+    assert (
+        certificate.ends(files.certificate) == der.certificate(certificates(files.certificate)[0]).not_after.timestamp()
     )
-    found = await inventory(load_agent(tmp_path / "agent.yaml"))
-    assert (found.memory, found.by_hand) == (3 * GIB, ("memory",))
-    assert found.arch == os.uname().machine
-    assert found.cpu.cores > 0
-    assert usage().memory_available > 0
+    assert certificate.ends(tmp_path / "none") is None
+    assert certificate.ends(files.key) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "load_"), [("0.25 0.10 0.01 1/92 4", 0.25), ("", 0.0), ("nan 1", 0.0), ("inf", 0.0), ("-1.0", 0.0)]
+)
+def test_a_load_average_is_a_number(text: str, load_: float):
+    assert load(text) == load_
 
 
 # --- engines and tools ------------------------------------------------------------------------------------------

@@ -13,7 +13,19 @@ from llmgw.agent.link import Link, Who
 from llmgw.agent.news import News
 from llmgw.config.address import Address
 from llmgw.config.tls import TlsFiles
-from llmgw.core.facts import Accepted, Cpu, Desired, Engines, Inventory, Refused, Registration
+from llmgw.core.facts import (
+    Accepted,
+    Cpu,
+    Desired,
+    Engines,
+    Exposure,
+    Inventory,
+    Listening,
+    Refused,
+    Registration,
+    TryAddress,
+    Usage,
+)
 from llmgw.core.identity import Identity, Role
 from llmgw.core.names import NodeName
 from llmgw.core.units import GIB
@@ -41,6 +53,23 @@ class Survey:
     def __init__(self) -> None:
         self.inventory, self.engines = INVENTORY, None
 
+    def usage(self) -> Usage:
+        return Usage(memory_available=GIB)
+
+
+class Listener:
+    """What a link needs of a listener: it answers at once."""
+
+    def __init__(self, news: News) -> None:
+        self.news, self.said = news, list[Listening]()
+
+    def ask(self, question: TryAddress) -> None:
+        self.said.append(Listening(token=question.token, host="127.0.0.1", port=21000))
+        self.news.ring()
+
+    def answer(self) -> Listening | None:
+        return self.said.pop() if self.said else None
+
 
 class Rig:
     def __init__(self, files: TlsFiles, ports: list[int]) -> None:
@@ -53,7 +82,8 @@ class Rig:
             address=None,
         )
         control = [Address("127.0.0.1", port) for port in ports]
-        self.link = Link(own, control, files, self.node, self.survey, self.news, self.stop)  # type: ignore[arg-type]
+        self.listener = Listener(self.news)
+        self.link = Link(own, control, files, self.node, self.survey, self.listener, self.news, self.stop)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -210,6 +240,20 @@ async def test_news_are_told_at_once_and_desired_is_heard(tls, control: Control)
         assert session.reports[0].inventory is None
         await control.until(lambda: session.beats)
         assert len(session.reports) == 1
+        rig.stop.set()
+
+
+async def test_a_question_about_its_address_is_answered_and_nothing_else_is_told(tls, control: Control):
+    control.answer = lambda _: Accepted(cluster="demo", epoch=1, heartbeat=0.2)
+    rig = Rig(tls("node01"), [control.port])
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        session = await control.registered()
+        await session.send(TryAddress(token="1-7", exposure=Exposure.LOOPBACK, seconds=15.0))
+        await control.until(lambda: session.listenings)
+        assert session.listenings == [Listening(token="1-7", host="127.0.0.1", port=21000)]
+        await control.until(lambda: session.beats)
+        assert not session.reports
         rig.stop.set()
 
 

@@ -9,10 +9,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from llmgw.agent.discovery import memory
+from llmgw.agent.discovery.root import Root
 from llmgw.agent.launch import pids
 from llmgw.cli.local import leftovers, weights
 from llmgw.cli.local.children import MARK, Children, environment
@@ -21,6 +24,7 @@ from llmgw.cli.local.ports import lease
 from llmgw.config.load import load_agent, load_client, load_router, load_server
 from llmgw.core.errors import ClusterCannot
 from llmgw.core.identity import Role
+from llmgw.core.names import ModelName
 from llmgw.host.machine import boot_id
 from llmgw.wire.tls import own_identity
 from tests.tiny import tiny_gguf
@@ -58,12 +62,24 @@ def test_everything_that_is_made_is_what_the_programs_read(plan: Plan) -> None:
     assert [agent.name for agent in agents] == ["node01", "node02"]
     assert [own_identity(agent.tls).name for agent in agents] == ["node01", "node02"]
     assert not set(agents[0].engine_ports) & set(agents[1].engine_ports)
-    assert all(agent.memory and agent.memory >= model.profile.memory for agent in agents)
+    for agent in agents:
+        assert agent.discovery_root is not None
+        assert memory.total(Root.recorded(agent.discovery_root)) >= model.profile.memory
     assert os.access(agents[0].engines["llama.cpp"], os.X_OK)
     keys = [*root.rglob("*.key")]
     assert len(keys) == 7
     assert {key.stat().st_mode & 0o777 for key in keys} == {0o600}
     assert root.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_large_model_fits_on_no_node_and_on_one_that_is_given_four_times_the_memory(plan: Plan) -> None:
+    with claimed(plan.directory):
+        make(replace(plan, large="tiny-large"))
+    large = load_server(plan.directory / "server.yaml").catalog()[ModelName("tiny-large")]
+    agent = load_agent(plan.directory / "nodes" / "node01" / "agent.yaml")
+    assert agent.discovery_root is not None
+    total = memory.total(Root.recorded(agent.discovery_root))
+    assert total < large.profile.memory < 3 * total
 
 
 def test_a_second_cluster_in_one_directory_is_refused_with_the_holder(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from llmgw.core.effects import Answer, AppendEvent, DropAssignment, Effect, Save
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import (
     Accepted,
+    ByHand,
     Cpu,
     Desired,
     EngineReport,
@@ -59,7 +60,7 @@ def inventory(memory: int = 8 * GIB) -> Inventory:
         arch="x86_64",
         cpu=Cpu(cores=2),
         memory=Bytes(memory),
-        by_hand=("memory",),
+        by_hand=(ByHand(field="memory", stated="8GiB"),),
     )
 
 
@@ -78,6 +79,8 @@ class Agent:
     desired: Desired | None = None
     shards: dict[ShardId, ShardReport] = field(default_factory=dict)
     cluster: str = ""
+    behind: float = 0.0
+    """Seconds that its clock is behind."""
 
     def registration(self, **fields: object) -> Registration:
         said = Registration(
@@ -108,6 +111,7 @@ class Stage:
         self.assignments = {one.replica: one for one in (stored.assignments if stored else ())}
         self.ordinals = dict(stored.ordinals) if stored else {}
         self.machines = dict(stored.machines) if stored else {}
+        self.memories = dict(stored.memories) if stored else {}
         self._session = 0
         self.apply(CatalogLoaded(models={one.name: one for one in models}))
 
@@ -128,8 +132,8 @@ class Stage:
                     del self.assignments[replica]
                 case SaveOrdinal(name, following):
                     self.ordinals[name] = following
-                case SaveNode(node, machine):
-                    self.machines[node] = machine
+                case SaveNode(node, machine, memory):
+                    self.machines[node], self.memories[node] = machine, memory
         return effects
 
     def later(self, seconds: float, *, beating: bool = True) -> None:
@@ -150,6 +154,7 @@ class Stage:
             assignments=tuple(self.assignments.values()),
             ordinals=self.ordinals,
             machines=self.machines,
+            memories=self.memories,
             seq=self.events[-1].seq if self.events else 0,
         )
 
@@ -164,9 +169,10 @@ class Stage:
             if isinstance(self.answers[agent.session], Refused):
                 agent.session = None
 
-    def beat(self, agent: Agent) -> None:
+    def beat(self, agent: Agent, *, late: float = 0.0) -> None:
+        """A beat that travelled for `late` seconds."""
         assert agent.session is not None
-        heartbeat = Heartbeat(at=self.now, usage=Usage(memory_available=GIB))
+        heartbeat = Heartbeat(at=self.now - agent.behind - late, usage=Usage(memory_available=GIB))
         self.apply(AgentBeat(session=agent.session, node=NodeName(agent.name), heartbeat=heartbeat))
 
     def leave(self, agent: Agent, *, clean: bool = False) -> None:
@@ -254,6 +260,20 @@ class Stage:
 
     def last(self, kind: EventKind) -> Event:
         return next(event for event in reversed(self.events) if event.kind is kind)
+
+    def causes(self, event: Event) -> list[EventKind]:
+        """The kinds along the walk from an event to the one that came from outside."""
+        by_seq = {one.seq: one for one in self.events}
+        kinds = [event.kind]
+        while event.cause:
+            assert event.cause < event.seq
+            event = by_seq[event.cause]
+            kinds.append(event.kind)
+        return kinds
+
+    def warned(self, name: str) -> list[str]:
+        """What a node is warned of, in words."""
+        return [str(warning) for warning in self.node(name).warnings]
 
 
 def running(shard: ShardId, now: float, **fields: object) -> ShardReport:

@@ -10,7 +10,7 @@ from llmgw.core import placement
 from llmgw.core.effects import EndSession, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.errors import TooMany, UnknownModel
 from llmgw.core.events import EventKind
-from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Refused, Report, Usage, Want
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Gpu, Heartbeat, Refused, Report, Usage, Want
 from llmgw.core.inputs import (
     AgentBeat,
     AgentGone,
@@ -25,7 +25,7 @@ from llmgw.core.names import ShardId
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, RefusedByNode, Verdict, WillNotObey
 from llmgw.core.shard import ShardState
 from llmgw.core.state import NodeState
-from llmgw.core.units import GIB, MIB
+from llmgw.core.units import GIB, MIB, Bytes
 from llmgw.core.views import ModelState, Noun, ReplicaView
 from tests.core.stage import LLAMA, SETTINGS, Agent, Stage, inventory, model, running, three_nodes
 
@@ -323,6 +323,23 @@ def test_a_beat_that_changes_nothing_to_see_has_no_effects() -> None:
         heartbeat=Heartbeat(at=stage.now, usage=Usage(memory_available=GIB)),
     )
     assert stage.apply(beat) == []
+
+
+@pytest.mark.parametrize(("used", "shown"), [((5, 0), False), ((5, 79 * GIB), True), ((5 * GIB,), True)])
+def test_a_beat_is_shown_when_the_memory_in_use_of_a_gpu_moved(used: tuple[int, ...], shown: bool) -> None:
+    stage = three_nodes()
+    agent = stage.agents["node01"]
+    gpus = tuple(Gpu(index=index, uuid=f"GPU-{index}", memory=Bytes(80 * GIB)) for index in range(2))
+    stage.report(agent, inventory=replace(inventory(), gpus=gpus))
+    assert agent.session is not None
+    for gpu_used in ((Bytes(0), Bytes(0)), tuple(map(Bytes, used))):
+        usage = Usage(memory_available=GIB, gpu_used=gpu_used)
+        beat = AgentBeat(
+            session=agent.session, node=agent.registration().node, heartbeat=Heartbeat(at=stage.now, usage=usage)
+        )
+        effects = stage.apply(beat)
+    assert (effects != []) is shown
+    assert (stage.node("node01").usage == usage) is shown
 
 
 def test_a_report_that_says_the_same_again_touches_no_replica() -> None:

@@ -9,6 +9,7 @@ from llmgw.core.facts import EngineReport, Engines
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.placement import CHECKS, Need, Placement, Room, Unplaced, fill, place, usable
 from llmgw.core.refusals import (
+    AddressNotTried,
     EngineBroken,
     EngineMissing,
     EngineNotProbed,
@@ -17,6 +18,7 @@ from llmgw.core.refusals import (
     NotEnoughMemory,
     Refusal,
     RefusedByNode,
+    UnreachableAddress,
     Verdict,
     WillNotObey,
     numbers,
@@ -39,7 +41,7 @@ def room(name: str = "node01", **fields: object) -> Room:
         inventory=inventory(8 * GIB),
         engines=LLAMA,
     )
-    own = {key: fields.pop(key) for key in ("promised", "same", "refused", "epoch") if key in fields}
+    own = {key: fields.pop(key) for key in ("promised", "same", "refused", "epoch", "unreached") if key in fields}
     if "node_epoch" in fields:
         fields["epoch"] = fields.pop("node_epoch")
     return Room(node=replace(node, **fields), **own)  # type: ignore[arg-type]
@@ -124,6 +126,17 @@ def test_a_node_that_is_lost_is_farther_than_one_that_lacks_a_little_memory() ->
 def test_a_node_that_obeyed_a_later_epoch_is_given_nothing() -> None:
     assert isinstance(refusal(node_epoch=8, epoch=7), WillNotObey)
     assert isinstance(place(NEED, [room(node_epoch=7, epoch=7)], T0), Placement)
+
+
+def test_a_node_that_no_router_reaches_is_refused_after_those_that_are_away() -> None:
+    name = NodeName("node01")
+    unreachable = UnreachableAddress(node=name, router="r1", address="10.0.0.1", port=21000, error="connection refused")
+    assert refusal(unreached=unreachable) == unreachable
+    assert refusal(unreached=AddressNotTried(node=name)) == AddressNotTried(node=name)
+    assert isinstance(refusal(unreached=unreachable, state=NodeState.LOST, session=None), NodeAway)
+    assert isinstance(refusal(unreached=unreachable, engines=engines()), EngineMissing), "that never passes"
+    assert refusal(unreached=unreachable, promised=Bytes(7 * GIB)) == unreachable
+    assert unreachable.verdict is AddressNotTried.verdict is Verdict.NOT_NOW
 
 
 def test_what_a_node_refused_is_over_when_its_time_is() -> None:

@@ -19,6 +19,8 @@ ROLES = {
     "/operator.v1.Operator/WhyModel": READERS,
     "/operator.v1.Operator/ScaleModel": frozenset({Role.OPERATOR}),
     "/operator.v1.Operator/WatchRoutes": frozenset({Role.ROUTER}),
+    "/operator.v1.Operator/WatchAttempts": frozenset({Role.ROUTER}),
+    "/operator.v1.Operator/ReportAttempt": frozenset({Role.ROUTER}),
 }
 
 

@@ -3,16 +3,53 @@
 from dataclasses import replace
 
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import EngineReport, Engines, Gpu
+from llmgw.core.facts import (
+    ByHand,
+    Disk,
+    EngineReport,
+    Engines,
+    Fabric,
+    FabricAdapter,
+    Gpu,
+    GpuHolder,
+    LinkLayer,
+    NumaNode,
+    PortState,
+    Usage,
+)
 from llmgw.core.shard import ShardState
 from llmgw.core.state import NodeState
-from llmgw.core.units import GIB, Bytes
-from llmgw.core.views import ModelState, NodeWarning
+from llmgw.core.units import GIB, MIB, TIB, Bytes
+from llmgw.core.views import ModelState, Reach
+from llmgw.core.warnings import GpuHeld
 from tests.ctl.fixture import AWAY, FAILED, FULL, NOW, Operators, model, node, replica
 
-_GPU = Gpu(index=0, uuid="GPU-a", name="H100", memory=Bytes(80 * GIB), driver="570")
+_GPU = Gpu(
+    index=0, uuid="GPU-a", name="H100", memory=Bytes(80 * GIB), driver="570", compute="9.0", pci="0000:17:00.0", numa=0,
+    divided=True,
+)  # fmt: skip
+_PART = Gpu(index=0, uuid="MIG-b", name="1g.10gb", memory=Bytes(10 * GIB), driver="570", parent="GPU-a")
+_HOLDER = GpuHolder(gpu="GPU-a", pid=4711, command="python train.py", memory=Bytes(2 * GIB))
+_PORT = FabricAdapter(
+    name="mlx5_0",
+    link_layer=LinkLayer.INFINIBAND,
+    state=PortState.ACTIVE,
+    physical_state="LinkUp",
+    rate="200 Gb/sec (4X HDR)",
+    node_guid="a088:c203:0084:9e10",
+    port_guid="a288:c2ff:fe84:9e10",
+    gid_prefix="fec0:0000:0000:0001",
+    pkey="0xffff",
+    netdev="ib0",
+    pci="0000:18:00.0",
+    numa=0,
+    gpu="GPU-a",
+)
+_DISK = Disk(directory="/srv/models", uses=("weights",), total=Bytes(2 * TIB), free=Bytes(TIB))
+_BY_HAND = ByHand(field="memory", stated="5 GiB", measured="7.8 GiB")
+_REACH = Reach(router="router01", host="10.0.0.1", port=21000, at=NOW - 30)
 _ENGINE = EngineReport(engine="llama.cpp", version="b10991", path="/opt/llama-server", by_hand=True)
-_WARNING = NodeWarning(code="gpu_probe_failed", text="nvidia-smi: no answer for 10 s", fix="look at its driver")
+_WARNING = GpuHeld(gpu=0, pid=_HOLDER.pid, command=_HOLDER.command, memory=_HOLDER.memory)
 _EVENT = Event(
     seq=41,
     at=FAILED.at,
@@ -27,7 +64,24 @@ _EVENT = Event(
 def documented() -> Operators:
     first = node("node01", warnings=(_WARNING,), engines=Engines(probed_at=NOW - 9, engines=(_ENGINE,)))
     assert first.inventory is not None
-    first = replace(first, inventory=replace(first.inventory, gpus=(_GPU,)))
+    machine = replace(
+        first.inventory,
+        os_id="debian",
+        os_version="12",
+        virtualization="kvm",
+        cpu=replace(first.inventory.cpu, quota=6.0),
+        numa=(NumaNode(index=0, cores=8, memory=Bytes(8 * GIB)),),
+        memory_limit=Bytes(6 * GIB),
+        disks=(_DISK,),
+        gpus=(_GPU, _PART),
+        gpu_holders=(_HOLDER,),
+        adapters=(_PORT,),
+        fabrics=(Fabric(name="ib-a", adapters=("mlx5_0",)),),
+        by_hand=(_BY_HAND,),
+        certificate_ends=NOW + 80 * 86400,
+    )
+    usage = Usage(memory_available=Bytes(3 * GIB), load_average=0.25, gpu_used=(Bytes(2 * GIB), Bytes(512 * MIB)))
+    first = replace(first, inventory=machine, usage=usage, reach=(_REACH,))
     failed = replica("gemma", 1, "node01", ShardState.FAILED, failure=FAILED, retry_at=NOW + 38, attempts=2)
     failed = replace(failed, shards=(replace(failed.shards[0], pid=None),))
     return Operators(

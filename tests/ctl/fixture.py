@@ -19,7 +19,6 @@ from llmgw.core.views import (
     ModelState,
     ModelView,
     NodeView,
-    NodeWarning,
     Noun,
     Page,
     ReplicaView,
@@ -27,6 +26,7 @@ from llmgw.core.views import (
     ShardView,
     Why,
 )
+from llmgw.core.warnings import OtherWarning
 from llmgw.wire.convert import to_wire
 from llmgw.wire.operator import v1 as wire
 
@@ -100,7 +100,7 @@ FAILED = Failure(
 )
 
 NODES = (
-    node("node01", warnings=(NodeWarning(code="exposed", text="engines listen openly", fix="exposure: loopback"),)),
+    node("node01", warnings=(OtherWarning(code="exposed", text="engines listen openly", fix="exposure: loopback"),)),
     node("node02", inventory=None, engines=None, usage=None, usable=Bytes(0)),
     node(
         "node03",

@@ -3,17 +3,19 @@
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from llmgw.core.facts import Engines
 from llmgw.core.shard import ShardState
 from llmgw.core.views import Gone, ModelState, Noun, Page
 from llmgw.ctl.grammar import parse
 from llmgw.ctl.run import carry_out
 from tests.ctl.conftest import Run
-from tests.ctl.fixture import MODELS, REPLICAS, Operators, change, model, replica
+from tests.ctl.fixture import MODELS, NODES, NOW, REPLICAS, Operators, change, model, replica
 
 
 async def answered(ctl: Run, *argv: str) -> dict[str, object]:
@@ -30,7 +32,13 @@ async def test_nodes_as_json(ctl: Run) -> None:
     first, silent, lost = nodes  # type: ignore[misc]
     assert set(first) >= {"name", "state", "flags", "warnings", "engines", "fabrics", "memory", "gpus"}
     assert first["warnings"] == [{"code": "exposed", "text": "engines listen openly", "fix": "exposure: loopback"}]
-    assert first["memory"] == {"total": 5 << 30, "usable": 4 << 30, "promised": 600 << 20, "available": 3 << 30}
+    assert first["memory"] == {
+        "total": 5 << 30,
+        "usable": 4 << 30,
+        "promised": 600 << 20,
+        "available": 3 << 30,
+        "limit": None,
+    }
     assert (silent["engines"], silent["engines_probed_at"], silent["memory"]["total"]) == ([], None, None)
     assert [gpu["name"] for gpu in lost["gpus"]] == ["H100", "H100"] and lost["state"] == "lost"
 
@@ -89,7 +97,7 @@ async def test_status_and_events_as_json(ctl: Run) -> None:
 
 
 async def test_yaml_holds_what_json_holds(ctl: Run) -> None:
-    for words in (["nodes"], ["models"], ["why", "gemma"], ["events"]):
+    for words in (["nodes"], ["node", "node01"], ["models"], ["why", "gemma"], ["events"]):
         assert yaml.safe_load((await ctl(*words, "-o", "yaml")).out) == await answered(ctl, *words)
 
 
@@ -97,6 +105,7 @@ async def test_yaml_holds_what_json_holds(ctl: Run) -> None:
     ("words", "names"),
     [
         (["nodes"], "node01 node02 node03"),
+        (["node", "node01"], "node01"),
         (["models"], "gemma tiny"),
         (["events"], "40 41"),
         (["why", "gemma"], "node01 node03 node02"),
@@ -136,6 +145,45 @@ async def test_an_unknown_model_is_the_callers_fault(words: list[str], ctl: Run)
     said = await ctl(*words)
     assert (said.status, said.out) == (2, "")
     assert said.err == "llmgw: model 'qwen' is unknown; known: gemma, tiny\n"
+
+
+# --- one node ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("node0", "nearest: node03, node02, node01"),
+        ("Node 03", "nearest: node03"),
+        ("x\x1b[2J", "known: node01, node02, node03"),
+    ],
+)
+async def test_an_unknown_node_is_answered_with_the_nearest_names(name: str, told: str, ctl: Run) -> None:
+    said = await ctl("node", name)
+    assert (said.status, said.out, said.err.count("\n")) == (2, "", 1)
+    assert told in said.err and "\x1b" not in said.err
+
+
+async def test_an_unknown_node_of_an_empty_cluster(ctl: Run, operators: Operators) -> None:
+    operators.nodes = ()
+    assert (await ctl("node", "node01")).err == "llmgw: node 'node01' is unknown; none has joined yet\n"
+
+
+async def test_a_node_that_is_known_from_before_says_what_is_not_known(ctl: Run) -> None:
+    lines = (await ctl("node", "node02")).out.splitlines()
+    assert lines[0] == "node02" and "engines  never probed" in lines
+    assert "  ! machine  known from before; its agent has not come back yet" in lines
+
+
+async def test_a_node_is_watched_until_that_is_stopped(ctl: Run, operators: Operators) -> None:
+    """A probe that came is news; that the same one is older is none."""
+    operators.stop_after = 3
+    probe = replace(NODES[1], engines=Engines(probed_at=NOW, engines=()))
+    for seq, one in ((50, NODES[1]), (51, probe), (52, probe)):
+        operators.then.put_nowait(change(one, seq=seq))
+    said = await ctl("node", "node02", "--watch")
+    engines = [line for line in said.out.splitlines() if line.startswith("engines")]
+    assert engines == ["engines  never probed", "engines  none, probed 1s ago"]
 
 
 # --- scale ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.ctl.fixture import Operators
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ctl.md").read_text()
 SHOWN = re.findall(r"^```console\n\$ llmgw ctl (.*?)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-WORDS = {"why": ["gemma"], "scale": ["gemma", "2"]}
+WORDS = {"node": ["node01"], "why": ["gemma"], "scale": ["gemma", "2"]}
 
 
 @pytest.fixture
@@ -33,7 +33,19 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-@pytest.mark.parametrize("verb", [verb.name for verb in grammar.VERBS])
+WHOLE = [verb.name for verb in grammar.VERBS if verb.name != "node"]
+"""The verbs whose object is written down whole; that of `node` is one of `nodes`."""
+
+
+async def test_the_object_of_a_node_is_one_of_nodes(ctl: Run) -> None:
+    one, every = json.loads((await ctl("node", "node01", "--json")).out), await ctl("nodes", "--json")
+    head = {key: one[key] for key in ("revision", "at")}
+    assert one == head | json.loads(every.out)["nodes"][0] and list(one)[:2] == list(head)
+    written = yaml.safe_load(PAGE.split("\n### `node`\n")[1].split("```yaml\n")[1].split("```")[0])
+    assert written == {key: one[key] for key in ("revision", "at", "name")}
+
+
+@pytest.mark.parametrize("verb", WHOLE)
 async def test_an_object_in_the_docs_is_the_real_one(verb: str, ctl: Run) -> None:
     """A key that is not written down is no promise; one that is gone breaks one."""
     section = PAGE.split(f"\n### `{verb}`\n")[1].split("\n### ")[0]
@@ -41,13 +53,13 @@ async def test_an_object_in_the_docs_is_the_real_one(verb: str, ctl: Run) -> Non
     assert written == json.loads((await ctl(verb, *WORDS.get(verb, []), "--json")).out)
 
 
-@pytest.mark.parametrize("verb", [verb.name for verb in grammar.VERBS])
+@pytest.mark.parametrize("verb", WHOLE)
 async def test_the_objects_in_the_docs_hold_every_key(verb: str, ctl: Run) -> None:
     """What is empty or null in all entries hides the keys that it would have: those are said in words."""
     seen = list(_paths(json.loads((await ctl(verb, *WORDS.get(verb, []), "--json")).out), ""))
     hollow = {path for path, filled in seen if not filled} - {path for path, filled in seen if filled}
     assert hollow <= {
-        ".nodes[].flags", ".nodes[].fabrics", ".nodes[].host.by_hand", ".models[].replicas[].shards[].failure.signal",
+        ".nodes[].flags", ".models[].replicas[].shards[].failure.signal",
         ".fits", ".ready", ".waited", ".away", ".event.lines",
     }  # fmt: skip
 

@@ -51,7 +51,8 @@ def test_a_bare_wait_never_swallows_the_model(argv: list[str], seconds: float | 
     ("argv", "word"),
     [
         ([], "VERB"),
-        (["node"], "'node'"),
+        (["nod"], "'nod'"),
+        (["node"], "NODE"),
         (["nodes", "--jso"], "--jso"),
         (["nodes", "-o", "csv"], "csv"),
         (["scale", "gemma"], "N"),

@@ -7,7 +7,8 @@ import pytest
 from llmgw.core.events import Event, EventKind
 from llmgw.core.fold import Fold
 from llmgw.core.state import NodeState
-from llmgw.core.views import AboutView, ModelState, NodeWarning, Why
+from llmgw.core.views import AboutView, ModelState, Why
+from llmgw.core.warnings import OtherWarning
 from llmgw.ctl import tables
 from tests.ctl.fixture import (
     AWAY,
@@ -149,7 +150,7 @@ def test_replicas_of_nodes_that_are_away_may_still_serve() -> None:
 
 
 def test_what_holds_for_the_whole_cluster_is_warned_of_once() -> None:
-    exposed = NodeWarning(code="engines_exposed", text="its engines listen on its address")
+    exposed = OtherWarning(code="engines_exposed", text="its engines listen on its address")
     shown = world(nodes={NODE01: node("node01", warnings=(exposed,))})
     about = AboutView(
         cluster="demo", version="1", revision=revision(), now=NOW, started=NOW, settled=True, exposure="direct"

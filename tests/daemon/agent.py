@@ -15,6 +15,7 @@ from llmgw.core.facts import (
     Refused,
     Report,
     ShardReport,
+    TryAddress,
     Usage,
 )
 from llmgw.core.units import GIB
@@ -24,7 +25,7 @@ from llmgw.wire.convert import from_wire, to_wire
 from tests.daemon.world import registration
 
 PATH = "/agent.v1.AgentLink/Link"
-M = TypeVar("M", Accepted, Refused, Desired)
+M = TypeVar("M", Accepted, Refused, Desired, TryAddress)
 
 
 class Agent:
@@ -42,6 +43,15 @@ class Agent:
             message = from_wire(await anext(self.link), ControlMessage)
         assert isinstance(message, kind), message
         return message
+
+    async def hear_after_others(self, kind: type[M]) -> M:
+        """The next `kind`, whatever comes before it."""
+        async with asyncio.timeout(5):
+            async for message in self.link:
+                said = from_wire(message, ControlMessage)
+                if isinstance(said, kind):
+                    return said
+        raise AssertionError(f"no {kind.__name__} came")
 
     async def register(self, **fields: object) -> Accepted:
         await self.say(registration(self.name, **fields))

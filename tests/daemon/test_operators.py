@@ -158,7 +158,15 @@ async def test_the_local_operator_needs_no_certificate(start: Start) -> None:
 async def test_an_agent_may_not_ask_what_operators_ask(start: Start) -> None:
     async with start() as control, control.client("node01") as client:
         with pytest.raises(NotAllowed):
-            await client.about()
+            await client.why_model("gemma")
+        with pytest.raises(NotAllowed):
+            await client.scale_model("gemma", 0)
+
+
+async def test_an_agent_may_ask_who_answers_and_what_time_it_is_there(start: Start) -> None:
+    async with start() as control, control.client("node01") as client:
+        about = await client.about()
+        assert (about.cluster, about.now >= about.started) == ("demo", True)
 
 
 async def test_a_certificate_of_another_authority_is_refused(start: Start) -> None:

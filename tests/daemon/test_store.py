@@ -60,7 +60,7 @@ async def test_what_was_saved_comes_back_after_reopening(tmp_path: Path) -> None
             SaveAssignment(replace(ASSIGNMENT, want=Want.DRAIN)),
             SaveOrdinal(ModelName("gemma"), 1),
             SaveOverlay(SCALED),
-            SaveNode(NodeName("node01"), "machine-1"),
+            SaveNode(NodeName("node01"), "machine-1", Bytes(8 << 30)),
             AppendEvent(happened(1)),
             AppendEvent(happened(2)),
         ]
@@ -72,6 +72,7 @@ async def test_what_was_saved_comes_back_after_reopening(tmp_path: Path) -> None
     assert stored.ordinals == {"gemma": 1}
     assert stored.overlays == (SCALED,)
     assert stored.machines == {"node01": "machine-1"}
+    assert stored.memories == {"node01": 8 << 30}
     assert stored.seq == 2
     assert await store.events(after=0, before=3, most=10) == [happened(1), happened(2)]
     assert await store.events(after=1, before=9, most=10) == [happened(2)]
@@ -157,7 +158,7 @@ async def kept(path: Path) -> None:
             SaveAssignment(ASSIGNMENT),
             SaveOrdinal(ModelName("gemma"), 1),
             SaveOverlay(SCALED),
-            SaveNode(NodeName("node01"), "machine-1"),
+            SaveNode(NodeName("node01"), "machine-1", Bytes(8 << 30)),
             AppendEvent(happened(1)),
         ]
     )
@@ -268,7 +269,7 @@ async def test_a_full_disk_takes_nothing_and_room_mends_it(tmp_path: Path) -> No
     async with store._engine.begin() as connection:
         pages = (await connection.exec_driver_sql("PRAGMA page_count")).scalar()
         await connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-    big = [SaveNode(NodeName("node01"), "m"), *(AppendEvent(happened(seq)) for seq in range(1, 2000))]
+    big = [SaveNode(NodeName("node01"), "m", Bytes(8 << 30)), *(AppendEvent(happened(seq)) for seq in range(1, 2000))]
     with pytest.raises(NotStored, match=r"takes nothing: database or disk is full; nothing was changed") as caught:
         await store.save(big)
     assert not caught.value.lasting
@@ -295,12 +296,12 @@ async def test_after_an_error_of_the_disk_nothing_is_tried_again(tmp_path: Path)
     async with store._engine.begin() as connection:
         await connection.exec_driver_sql("PRAGMA query_only = ON")
     with pytest.raises(NotStored, match="cannot be written") as caught:
-        await store.save([SaveNode(NodeName("node01"), "m")])
+        await store.save([SaveNode(NodeName("node01"), "m", Bytes(8 << 30))])
     assert caught.value.lasting
     async with store._engine.begin() as connection:
         await connection.exec_driver_sql("PRAGMA query_only = OFF")
     with pytest.raises(NotStored, match="until a restart"):
-        await store.save([SaveNode(NodeName("node01"), "m")])
+        await store.save([SaveNode(NodeName("node01"), "m", Bytes(8 << 30))])
     assert (await store.load()).machines == {}
     await store.close()
 
@@ -348,18 +349,37 @@ async def test_an_older_store_is_brought_up_to_date_and_a_failed_step_leaves_it_
     store = await open_store(tmp_path)
     await store.save([SaveAssignment(ASSIGNMENT)])
     await store.close()
-    monkeypatch.setattr(schema, "VERSION", 2)
+    version = schema.VERSION
+    monkeypatch.setattr(schema, "VERSION", version + 1)
     good, bad = "CREATE TABLE usage (day TEXT PRIMARY KEY)", "CREATE TABLE nodes (name TEXT)"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:1], (good, bad)))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, (good, bad)))
     with pytest.raises(BadConfig, match="is damaged: table nodes already exists; restore"):
         await open_store(tmp_path)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:1], (good,)))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:-1], (good,)))
     store = await open_store(tmp_path)
     assert (await store.load()).assignments == (ASSIGNMENT,)
     await store.close()
-    monkeypatch.setattr(schema, "VERSION", 1)
-    with pytest.raises(BadConfig, match="has schema version 2, and this llmgwd knows 1"):
+    monkeypatch.setattr(schema, "VERSION", version)
+    with pytest.raises(BadConfig, match=f"has schema version {version + 1}, and this llmgwd knows {version}"):
         await open_store(tmp_path)
+
+
+async def test_a_node_of_a_store_that_kept_no_memory_has_registered_with_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrations = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations[:1])
+    monkeypatch.setattr(schema, "VERSION", 1)
+    store = await open_store(tmp_path)
+    async with store._engine.begin() as connection:
+        await connection.exec_driver_sql("INSERT INTO nodes (name, machine) VALUES ('node01', 'machine-1')")
+    await store.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
+    monkeypatch.setattr(schema, "VERSION", len(migrations))
+    store = await open_store(tmp_path)
+    stored = await store.load()
+    await store.close()
+    assert (stored.machines, stored.memories) == ({"node01": "machine-1"}, {"node01": 0})
 
 
 async def test_the_store_is_for_its_owner_only(tmp_path: Path) -> None:

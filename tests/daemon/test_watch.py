@@ -17,7 +17,6 @@ from llmgw.core.views import (
     Item,
     ModelState,
     NodeView,
-    NodeWarning,
     Noun,
     Page,
     Revision,
@@ -25,6 +24,7 @@ from llmgw.core.views import (
     RouteReplica,
     Routes,
 )
+from llmgw.core.warnings import OtherWarning
 from llmgw.daemon import pages, routes, watch
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.watch import MOST_BEHIND, Hub
@@ -154,7 +154,7 @@ async def test_a_snapshot_comes_in_pages_and_says_where_it_begins_and_ends() -> 
 
 async def test_a_page_is_bounded_in_bytes_and_a_huge_item_travels_alone() -> None:
     async with scene() as one:
-        fat = (NodeWarning(code="c", text="w" * 100_000),)
+        fat = (OtherWarning(code="c", text="w" * 50_000),)  # on the wire typed, and in words beside it
         for index in range(5):
             one.put(f"node{index}", warnings=fat)
         one.put("node9", warnings=fat * 4)

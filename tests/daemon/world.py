@@ -10,10 +10,11 @@ from llmgw.core.catalog import Model
 from llmgw.core.cluster import Cluster
 from llmgw.core.effects import Persist
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Accepted, Desired, Refused, Registration
+from llmgw.core.facts import Accepted, Desired, Refused, Registration, TryAddress
 from llmgw.core.inputs import AgentRegistered, CatalogLoaded
 from llmgw.core.names import NodeName
 from llmgw.core.settings import Settings, Stored
+from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.brain import Brain
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.store import NotStored
@@ -55,6 +56,7 @@ class FakeSessions:
 
     answers: dict[int, Accepted | Refused] = field(default_factory=dict)
     orders: list[tuple[str, Desired]] = field(default_factory=list)
+    questions: list[tuple[str, TryAddress]] = field(default_factory=list)
     told: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -70,6 +72,9 @@ class FakeSessions:
     def send_desired(self, node: NodeName, desired: Desired) -> None:
         self.orders.append((node, desired))
         self.told.set()
+
+    def ask(self, node: NodeName, question: TryAddress) -> None:
+        self.questions.append((node, question))
 
 
 class Clock:
@@ -147,7 +152,7 @@ async def running(*models: Model, settings: Settings = SETTINGS, stored: Stored 
     clock, store, sessions = Clock(), FakeStore(), FakeSessions()
     cluster = Cluster(settings, stored or Stored(), epoch=7, now=clock.now())
     hub, routes = ListeningHub(cluster, clock.now, store.events), RouteFeed()
-    brain = Brain(cluster, store, hub, routes, sessions, clock.now, beat=settings.heartbeat)
+    brain = Brain(cluster, store, hub, routes, AttemptFeed(), sessions, clock.now, beat=settings.heartbeat)
     async with asyncio.TaskGroup() as group:
         group.create_task(brain.run())
         try:

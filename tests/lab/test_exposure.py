@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,16 @@ class Site:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    async def refused(self, code: str) -> dict[str, Any]:
+        """Ask why until the node refuses with `code`."""
+        async with asyncio.timeout(30):
+            while True:
+                why = json.loads(await self.ctl("why", "tiny", "--json"))
+                for refusal in why["refusals"]:
+                    if refusal["code"] == code:
+                        return dict(refusal | refusal.get("numbers", {}))
+                await asyncio.sleep(0.2)
+
     async def chat(self) -> tuple[int, dict[str, object]]:
         """Ask the router, from its own network."""
         body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2})
@@ -112,15 +123,16 @@ async def test_engines_of_another_machine_are_out_of_reach_until_they_are_expose
     async with site.program("llmgw.router.main", "router.yaml"):
         async with site.program("llmgw.daemon.main", "server.yaml"):
             await asyncio.to_thread(site.lab.host.run, "systemctl", "start", UNIT)
-            answer = await site.answered(503)
-            while "where this router cannot reach it" not in json.dumps(answer):
-                answer = await site.answered(503)
+            refusal = await site.refused("unreachable_address")
+            assert refusal["router"] == "router"
+            assert refusal["address"] == "127.0.0.1"
+            assert "this router is on another machine" in refusal["error"]
+            await site.answered(503)
         site.write("direct")
         async with site.program("llmgw.daemon.main", "server.yaml"):
             await site.answered(503)
             status = json.loads(await site.ctl("status", "--json"))
             assert "engines" in json.dumps(status["warnings"]), "that is said"
-            await site.ctl("scale", "tiny", "0", "--wait=30s")
             await site.ctl("scale", "tiny", "1", "--wait=30s")
             assert (await site.answered(200))["choices"]
             replica = json.loads(await site.ctl("models", "--json"))["models"][0]["replicas"][0]

@@ -15,6 +15,7 @@ from llmgw.config.tls import TlsFiles
 from llmgw.core.facts import Secret
 from llmgw.core.names import ModelName, NodeName, ReplicaId
 from llmgw.core.views import ModelState, Revision, Route, RouteReplica, Routes
+from llmgw.router.reach import Dial
 from llmgw.router.run import Router
 
 HERE = "a" * 32
@@ -154,7 +155,7 @@ def table(*replicas: RouteReplica, seq: int = 1, **more: Any) -> Routes:
 class Rig:
     """A router over real sockets, fed by the test."""
 
-    def __init__(self, path: Path, **config: Any) -> None:
+    def __init__(self, path: Path, *, dial: Dial | None = None, **config: Any) -> None:
         self.path = path
         nowhere = path / "none"
         self.config = RouterConfig(
@@ -170,7 +171,7 @@ class Rig:
         self._tables: asyncio.Queue[Routes | Exception] = asyncio.Queue()
         self._wires: list[Wire] = []
         self.opened = 0
-        self.router = Router(self.config, machine=HERE, watch=self._watch)
+        self.router = Router(self.config, machine=HERE, watch=self._watch, dial=dial)
 
     async def _watch(self) -> AsyncGenerator[Routes, None]:
         self.opened += 1

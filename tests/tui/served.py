@@ -16,7 +16,7 @@ from llmgw.wire.server import RpcServer
 from tests import worlds
 
 EVERYONE = frozenset(Role)
-CALLS = ("About", "Watch", "WhyModel", "ScaleModel", "WatchRoutes")
+CALLS = ("About", "Watch", "WhyModel", "ScaleModel", "WatchRoutes", "WatchAttempts", "ReportAttempt")
 
 
 class Operators(v1.OperatorBase):

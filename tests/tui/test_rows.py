@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from llmgw.core.devices import bar
 from llmgw.core.safe import safe
 from llmgw.core.state import NodeState
 from llmgw.core.units import GIB
@@ -65,7 +66,7 @@ def test_a_lost_node_keeps_its_last_figures_and_says_lost() -> None:
 
 @pytest.mark.parametrize(("part", "whole", "drawn"), [(0, 8, "░"), (1, 1000, "▓░"), (9, 8, "▓▓▓▓▓▓▓▓"), (1, 0, "░")])
 def test_a_bar_never_shows_something_as_nothing(part: int, whole: int, drawn: str) -> None:
-    assert nodes.bar(part, whole) == drawn.ljust(8, "░")
+    assert bar(part, whole) == drawn.ljust(8, "░")
 
 
 def test_what_runs_an_older_profile_says_so_and_how_to_change_it() -> None:
@@ -118,6 +119,18 @@ def test_an_age_over_a_minute_changes_once_a_minute() -> None:
     assert [rough_age(seconds) for seconds in (-1, 0, 59, 60, 119, 3599, 3600, float("nan"), float("inf"))][:7] == [
         "0s", "0s", "59s", "1m", "1m", "59m", "1h00m",
     ]  # fmt: skip
+
+
+def test_a_sparse_column_is_there_once_a_row_has_something_in_it() -> None:
+    for world, there in ((worlds.three_nodes(), False), (worlds.gpu_server(), True)):
+        laid = Widths(nodes.COLUMNS)
+        laid.fit(150)
+        rows = made(nodes.entries(view_of(world)))
+        laid.learn(rows)
+        assert ("GPUS" in [column.title for column in laid.columns]) is there
+    assert text(rows[0], nodes.COLUMNS, "GPUS") == "8×NVIDIA H100 80GB HBM3"
+    sick = made(nodes.entries(view_of(worlds.sick_node())))
+    assert text(sick[1], nodes.COLUMNS, "GPUS") == "probe failed"
 
 
 def test_text_is_cut_by_the_cells_it_takes_not_by_its_letters() -> None:

@@ -24,7 +24,7 @@ async def test_an_unknown_model_has_no_replicas_to_look_at() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.press("colon", *f"why {model}", "enter")
             await pilot.pause()
-            assert ("its replicas" in str(app.screen.query_one("#hints", Line).render())) is (count > 0)
+            assert ("all about it" in str(app.screen.query_one("#hints", Line).render())) is (count > 0)
 
 
 async def test_what_was_wrong_is_read_to_its_end() -> None:

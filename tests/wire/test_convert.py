@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llmgw.core import events, facts, refusals, shard, views
+from llmgw.core import events, facts, refusals, shard, views, warnings
 from llmgw.core.errors import BadMessage
 from llmgw.core.refusals import Refusal
 from llmgw.core.state import NodeState
@@ -26,16 +26,25 @@ from .values import values
 PACKAGES = (wire, agent, operator)
 UNIONS = {
     "Refusal": refusals.Refusal,
+    "NodeWarning": warnings.NodeWarning,
     "Item": views.Item,
     "AgentMessage": facts.AgentMessage,
     "ControlMessage": facts.ControlMessage,
 }
-ASKED = {"AboutRequest", "WatchRequest", "WhyModelRequest", "ScaleModelRequest", "WatchRoutesRequest"}
+ASKED = {
+    "AboutRequest",
+    "WatchRequest",
+    "WhyModelRequest",
+    "ScaleModelRequest",
+    "WatchRoutesRequest",
+    "WatchAttemptsRequest",
+    "ReportAttemptRequest",
+}
 """Messages without a counterpart: what a caller asks is the arguments of a method."""
 
 CORE = {"NodeState": NodeState} | {
     value.__name__: value
-    for module in (facts, views, refusals, events, shard)
+    for module in (facts, views, refusals, warnings, events, shard)
     for value in vars(module).values()
     if isinstance(value, type) and value.__module__ == module.__name__
 }
@@ -154,6 +163,18 @@ def test_a_refusal_carries_its_words_for_readers_that_do_not_know_its_type():
     assert tuple(convert._DERIVED["Refusal"]) == refusals.DERIVED
 
 
+def test_a_warning_of_a_newer_version_is_read_by_its_words():
+    sent = to_wire(warnings.ClockSkew(seconds=95.0), wire.NodeWarning)
+    assert (sent.code, sent.text) == ("clock_skew", "its clock is 95 s behind the control plane's")
+    assert from_wire(sent, warnings.NodeWarning) == warnings.ClockSkew(seconds=95.0)
+    newer = wire.NodeWarning(code="too_hot", text="it is 95 °C", fix="cool it")
+    assert from_wire(newer, warnings.NodeWarning) == warnings.OtherWarning(
+        code="too_hot", text="it is 95 °C", fix="cool it"
+    )
+    assert "must have one member, not 0" in bad(wire.NodeWarning(), warnings.NodeWarning)
+    assert tuple(convert._DERIVED["NodeWarning"]) == warnings.DERIVED
+
+
 def bad(message, core):
     with pytest.raises(BadMessage) as raised:
         from_wire(message, core)
@@ -216,6 +237,7 @@ CROWDS = {
     "empty shards": (b"\x0a\x00" * (2 << 20), agent.Report),
     "empty GPUs of an inventory": (nested(0x1A, b"\x32\x00" * (1 << 20)), agent.Report),
     "empty lines of output": (nested(0x0A, nested(0x5A, b"\x2a\x00" * (1 << 20))), agent.Report),
+    "packed numbers": (nested(0x12, nested(0x1A, b"\x00" * (1 << 20))), agent.Heartbeat),
     "one field again and again": (b"\x08\x01" * (1 << 20), agent.Accepted),
     "fields that nobody knows": (b"\xf8\x07\x01" * (1 << 20), agent.Accepted),
 }

@@ -1,52 +1,100 @@
 """How much RAM is there, and how much is left? A limit set on our control group counts as the machine's size."""
 
-from pathlib import Path
+import errno
+from dataclasses import dataclass
 
-import psutil
-
+from llmgw.agent.discovery.groups import around
+from llmgw.agent.discovery.numbers import MOST, kib, whole
+from llmgw.agent.discovery.root import Root
 from llmgw.core.units import Bytes
 
-CGROUPS = Path("/sys/fs/cgroup")
-_OWN = Path("/proc/self/cgroup")
-_UNLIMITED = 1 << 60
-"""The first hierarchy says "no limit" as a number near 2^63."""
+MEMINFO = "proc/meminfo"
+
+_LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")
+"""Of both hierarchies. Above `memory.high` the kernel does not end a process, it slows it down until it is useless."""
 
 
-def total() -> Bytes:
-    """RAM that processes started here may use in all."""
-    limit = cgroup_limit(_text(_OWN), CGROUPS)
-    memory = int(psutil.virtual_memory().total)
-    return Bytes(memory if limit is None else min(limit, memory))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ram:
+    """What bounds the memory of processes that are started here."""
+
+    machine: Bytes
+    """The machine's RAM."""
+    limit: Bytes | None
+    """The smallest limit of the control groups around us, None when it is not below the machine's RAM."""
+
+    @property
+    def total(self) -> Bytes:
+        """What counts of the two."""
+        return self.machine if self.limit is None else self.limit
 
 
-def available() -> Bytes:
-    """RAM that can be had without swapping: free, and what the kernel gives back when asked."""
-    return Bytes(int(psutil.virtual_memory().available))
+def ram(root: Root) -> Ram:
+    """How much there is. Raises OSError when the kernel does not say."""
+    machine = meminfo(root.text(MEMINFO)).get("MemTotal")
+    if not machine:
+        raise _unsaid("there is", root)
+    limits = [limit for group in around(root, "memory") if (limit := _limit(root, group)) is not None]
+    return Ram(machine=machine, limit=min((one for one in limits if one < machine), default=None))
 
 
-def cgroup_limit(own: str, root: Path) -> Bytes | None:
-    """Return the tightest memory limit on the groups that `own` (the text of /proc/self/cgroup) names, or None."""
-    limits = list[int]()
-    for line in own.splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "":
-            limits += _limits(root, path, "memory.max")
-        elif "memory" in controllers.split(","):
-            limits += _limits(root / "memory", path, "memory.limit_in_bytes")
-    return Bytes(min(limits)) if limits else None
+def total(root: Root) -> Bytes:
+    """RAM that processes started here may use in all. Raises OSError when the kernel does not say."""
+    return ram(root).total
 
 
-def _limits(root: Path, path: str, file: str) -> list[int]:
-    """What the group and each of those around it allows."""
-    group = root / path.lstrip("/")
-    around = [group, *group.parents]
-    said = [_text(place / file).strip() for place in around[: around.index(root) + 1]] if root in around else []
-    return [int(text) for text in said if text.isdecimal() and 0 < int(text) < _UNLIMITED]
+def available(root: Root) -> Bytes:
+    """RAM that can be had without swapping: free, and what the kernel gives back when asked.
+
+    In a control group with a limit, what is left of the limit when that is less; the group's file cache counts as
+    left. Raises OSError when the kernel does not say.
+    """
+    said = meminfo(root.text(MEMINFO))
+    available = said.get("MemAvailable")
+    if available is None and "MemFree" in said:  # before Linux 3.14
+        available = Bytes(said["MemFree"] + said.get("Cached", 0))
+    if available is None:
+        raise _unsaid("is left", root)
+    left = [left for group in around(root, "memory") if (left := _left(root, group)) is not None]
+    return min([available, *left])
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+def meminfo(text: str) -> dict[str, Bytes]:
+    """What /proc/meminfo says of memory, by its names; what is no amount is left out."""
+    found = dict[str, Bytes]()
+    for line in text.splitlines()[:1000]:
+        name, _, said = line.partition(":")
+        amount = kib(said)
+        if amount is not None and name not in found:
+            found[name] = Bytes(amount)
+    return found
+
+
+def _unsaid(what: str, root: Root) -> OSError:
+    return OSError(errno.ENODATA, f"does not say how much memory {what}", str(root.at(MEMINFO)))
+
+
+def _limit(root: Root, group: str) -> Bytes | None:
+    """The group's own limit."""
+    said = [whole(root.text(f"{group}/{file}")) for file in _LIMITS]
+    return Bytes(min((one for one in said if one is not None and 0 < one < MOST), default=0)) or None
+
+
+def _left(root: Root, group: str) -> Bytes | None:
+    """What the group's limit leaves; None where it has none or does not say what it uses."""
+    limit = _limit(root, group)
+    if limit is None:
+        return None
+    for file, cache in (("memory.current", "inactive_file"), ("memory.usage_in_bytes", "total_inactive_file")):
+        used = whole(root.text(f"{group}/{file}"))
+        if used is not None:
+            return Bytes(max(0, limit - max(0, used - _stat(root, group, cache))))
+    return None
+
+
+def _stat(root: Root, group: str, name: str) -> int:
+    for line in root.text(f"{group}/memory.stat").splitlines()[:1000]:
+        key, _, number = line.partition(" ")
+        if key == name:
+            return whole(number) or 0
+    return 0

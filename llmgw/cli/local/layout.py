@@ -3,6 +3,7 @@
     D/client.yaml                 how ctl and the console find it (`--dir D`)
     D/server.yaml router.yaml     D/tls/{control,router,operator}.{crt,key}
     D/nodes/node01/agent.yaml     with the node's certificate and state beside it
+    D/nodes/node01/machine/       what the node takes for its machine: this one, with less memory
     D/llama-server                the engine
     D/logs/                       what each process prints
 
@@ -53,6 +54,8 @@ class Plan:
     replicas: int = 2
     model: str = "gemma"
     aliases: tuple[str, ...] = ()
+    large: str = ""
+    """Name of a second model that fits on no node until one is given more memory; empty for none."""
     heartbeat: str = "500ms"
     lost_after: str = "5s"
     settle: str = "1s"
@@ -69,6 +72,12 @@ class Plan:
     def memory(self) -> int:
         """MiB of one replica."""
         return (self.weights.stat().st_size + _OVERHEAD) // MIB
+
+    @property
+    def room(self) -> int:
+        """MiB that a node has for engines: for its share of the replicas and a little more, so that they spread and a
+        full node can be seen."""
+        return self.memory * -(-self.replicas // self.nodes) + self.memory // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +149,10 @@ def _server(plan: Plan, made: Made) -> dict[str, object]:
         "memory": f"{plan.memory}MiB",
         "threads": plan.threads,
     }
-    model = {"aliases": list(plan.aliases), "replicas": plan.replicas, "profile": profile}
+    models = {plan.model: {"aliases": list(plan.aliases), "replicas": plan.replicas, "profile": profile}}
+    if plan.large:
+        larger = {"context": 4 * plan.context, "memory": f"{2 * plan.room}MiB"}
+        models[plan.large] = {"replicas": 1, "profile": profile | larger}
     return {
         "cluster": CLUSTER,
         "listen": made.control,
@@ -150,7 +162,7 @@ def _server(plan: Plan, made: Made) -> dict[str, object]:
         "lost_after": plan.lost_after,
         "settle": plan.settle,
         "drain": "2s",
-        "models": {plan.model: model},
+        "models": models,
     }
 
 
@@ -167,8 +179,7 @@ def _router(made: Made) -> dict[str, object]:
 def _node(plan: Plan, made: Made, name: str, engine: Path, ports: Ports) -> None:
     directory = plan.directory / "nodes" / name
     authority.issue(plan.directory / "pki", name, Role.AGENT, [], directory)
-    # Room for its share of the replicas and a little more, so that they spread and a full node can be seen.
-    share = -(-plan.replicas // plan.nodes)
+    _machine(directory / "machine", plan.room)
     _write(
         directory / "agent.yaml",
         {
@@ -178,11 +189,25 @@ def _node(plan: Plan, made: Made, name: str, engine: Path, ports: Ports) -> None
             "state": "state",
             "engines": {"llama.cpp": str(engine)},
             "engine_ports": str(ports),
-            "memory": f"{plan.memory * share + plan.memory // 2}MiB",
+            "discovery_root": "machine",
             "launcher": "session",
             "start_timeout": "90s",
         },
     )
+
+
+_OWN = ("etc/os-release", "proc/cpuinfo", "proc/loadavg", "proc/sys", "sys/class/dmi", "sys/devices/system")
+"""What a node's machine has of this one."""
+
+
+def _machine(root: Path, room: int) -> None:
+    """A machine like this one with `room` MiB for engines, to be given more while it runs: by its proc/meminfo."""
+    for name in _OWN:
+        link = root / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(Path("/") / name)
+    kib = room * 1024 * 10 // 9 + 1  # of what is measured a tenth stays with the system
+    (root / "proc" / "meminfo").write_text(f"MemTotal: {kib} kB\nMemAvailable: {kib} kB\n")
 
 
 def _tls(directory: str, name: str) -> dict[str, str]:

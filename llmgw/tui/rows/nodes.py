@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from llmgw.core.devices import BAR, bar, gpus_in_short
+from llmgw.core.portrait import AWAY
 from llmgw.core.safe import Safe, safe
 from llmgw.core.state import NodeState
 from llmgw.core.units import size
@@ -15,19 +17,17 @@ COLUMNS = (
     Column(safe("FOR"), right=True, most=7),
     Column(safe("REPL"), right=True),
     Column(safe("PROMISED"), most=34),
-    Column(safe("LOAD"), right=True, spare=3),
+    Column(safe("LOAD"), right=True, spare=4),
     # Not beside PROMISED: what the kernel says is free and what was promised are no parts of one sum.
-    Column(safe("OS FREE"), right=True, spare=2),
+    Column(safe("OS FREE"), right=True, spare=3),
     Column(safe("ENGINES"), most=30, least=20, spare=1),
-    Column(safe("ADDRESS"), most=24, spare=5),
-    Column(safe("AGENT"), most=12, spare=4),
+    Column(safe("GPUS"), most=28, spare=2, sparse=True),
+    Column(safe("ADDRESS"), most=24, spare=6),
+    Column(safe("AGENT"), most=12, spare=5),
     Column(safe("WARNS"), right=True),
 )
 
 TONES = {NodeState.READY: Tone.GOOD, NodeState.UNREACHABLE: Tone.WARN, NodeState.LOST: Tone.BAD}
-
-BAR = 8
-"""Cells of a bar."""
 
 
 def entries(view: View) -> Iterable[Entry]:
@@ -50,6 +50,7 @@ def row(node: NodeView, replicas: int) -> Row:
             _load(node, away),
             _free(node, away),
             _engines(node),
+            _gpus(node),
             Cell(safe(node.address)) if node.address else EMPTY,
             Cell(safe(node.agent_version)) if node.agent_version else EMPTY,
             Cell(safe(f"! {len(node.warnings)}"), Tone.WARN, order=len(node.warnings)) if node.warnings else EMPTY,
@@ -60,26 +61,15 @@ def row(node: NodeView, replicas: int) -> Row:
 
 def detail(node: NodeView) -> list[Safe]:
     """What the node is, and what is wrong with it."""
-    lines = [safe(f"! {warning.text}" + (f"; {warning.fix}" if warning.fix else "")) for warning in node.warnings]
-    for engine in node.engines.engines if node.engines is not None else ():
-        if engine.problem:
-            lines.append(safe(f"! engine {engine.engine}: {engine.problem}"))
+    lines = [safe(f"! {warning}" + (f"; {warning.fix}" if warning.fix else "")) for warning in node.warnings]
     inventory = node.inventory
     if inventory is None:
-        return [*lines, safe("known from before; its agent has not come back yet")]
-    if inventory.gpu_problem:
-        lines.append(safe(f"! GPUs: {inventory.gpu_problem}"))
-    gpus = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in inventory.gpus) or "no GPU"
-    by_hand = f"; by hand: {', '.join(inventory.by_hand)}" if inventory.by_hand else ""
+        return [*lines, safe(AWAY)]
+    gpus = f"GPUs: {gpus_in_short(inventory, memory=True) or 'none'}"
+    by_hand = f"; by hand: {', '.join(one.field for one in inventory.by_hand)}" if inventory.by_hand else ""
     cpu = f"{inventory.cpu.cores} cores {inventory.cpu.model}".rstrip()
     lines.append(safe(f"{inventory.os}, {inventory.arch}, {cpu}, {size(inventory.memory)} RAM, {gpus}{by_hand}"))
     return lines
-
-
-def bar(part: int, whole: int) -> Safe:
-    """`▓▓▓░░░░░`; something is never drawn as nothing, and more than all is drawn as all."""
-    full = 0 if whole <= 0 or part <= 0 else min(BAR, max(1, round(BAR * part / whole)))
-    return safe("▓" * full + "░" * (BAR - full))
 
 
 def _promised(node: NodeView) -> Cell:
@@ -103,6 +93,13 @@ def _load(node: NodeView, away: bool) -> Cell:
     return Cell(
         safe(f"{node.usage.load_average:.1f}"), Tone.QUIET if away else Tone.PLAIN, order=node.usage.load_average
     )
+
+
+def _gpus(node: NodeView) -> Cell:
+    if node.inventory is None:
+        return EMPTY
+    gpus = gpus_in_short(node.inventory, memory=False)
+    return Cell(safe(gpus), Tone.WARN if node.inventory.gpu_problem else Tone.PLAIN) if gpus else EMPTY
 
 
 def _engines(node: NodeView) -> Cell:

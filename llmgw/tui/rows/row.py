@@ -33,6 +33,8 @@ class Column:
     """Set on columns that share what room is left, or missing: they are not made narrower than this."""
     spare: int = 0
     """Columns with a higher number are left out first when the terminal is narrow; 0 stays."""
+    sparse: bool = False
+    """It is left out until a row has something in it."""
 
 
 @dataclass(frozen=True, slots=True)

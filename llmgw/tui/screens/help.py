@@ -31,7 +31,7 @@ class HelpScreen(ModalScreen[None]):
         shown = keys.allowed((*self._there, *keys.MOVE, keys.QUIT), read_only=self._read_only)
         with VerticalScroll(id="help") as box:
             box.border_title = content(safe(f"help: {self._screen}"))
-            yield Static(lines([*_columns(shown), safe(""), *_commands(), *self._notes(shown)]), markup=False)
+            yield Static(lines([*_columns(shown), *_commands(), *self._notes(shown)]), markup=False)
 
     def _notes(self, shown: Sequence[Key]) -> Iterable[Safe]:
         if self._read_only:

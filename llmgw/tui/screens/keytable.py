@@ -4,7 +4,8 @@ from llmgw.tui import keys
 from llmgw.tui.keys import Group, Key
 from llmgw.tui.screens.events import EventsScreen, StoryScreen
 from llmgw.tui.screens.models import ModelsScreen
-from llmgw.tui.screens.nodes import NodeScreen, NodesScreen
+from llmgw.tui.screens.node import NodeScreen
+from llmgw.tui.screens.nodes import NodesScreen
 from llmgw.tui.screens.table import TableScreen
 from llmgw.tui.screens.why import WhyScreen
 

@@ -11,7 +11,7 @@ from llmgw.core.views import Why
 from llmgw.tui import keys
 from llmgw.tui.rows import why
 from llmgw.tui.rows.row import Entry, Row
-from llmgw.tui.screens.nodes import NodeScreen
+from llmgw.tui.screens.node import NodeScreen
 from llmgw.tui.screens.table import TableScreen
 from llmgw.tui.text import lines
 from llmgw.tui.view import View
@@ -26,7 +26,7 @@ class WhyScreen(TableScreen):
 
     place = "why"
     columns = why.COLUMNS
-    own_keys = (keys.REPLICAS,)
+    own_keys = (keys.NODE,)
     sorts = False
 
     def __init__(self, model: str) -> None:
@@ -43,7 +43,7 @@ class WhyScreen(TableScreen):
         return safe(f"why {self._model}")
 
     def keys_here(self) -> tuple[keys.Key, ...]:
-        """Without a node there are no replicas of one."""
+        """Without a node there is none to look at."""
         return self.own_keys if self.table.current is not None else ()
 
     def above(self) -> Iterable[Widget]:
@@ -61,7 +61,7 @@ class WhyScreen(TableScreen):
         return safe("there is no node at all")
 
     def open(self, row: Row) -> None:
-        """The node's replicas: what could make room."""
+        """The node, with its replicas: what could make room."""
         self.app.push_screen(NodeScreen(row.key))
 
     def show(self, view: View) -> None:

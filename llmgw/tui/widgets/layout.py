@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmgw.core.safe import Safe
-from llmgw.tui.rows.row import Column, Row
+from llmgw.tui.rows.row import EMPTY, Column, Row
 from llmgw.tui.text import width
 
 
@@ -26,6 +26,7 @@ class Widths:
         self.columns: tuple[Placed, ...] = ()
         self._all = columns
         self._longest = [width(column.title) + 1 for column in columns]
+        self._hollow = {index for index, column in enumerate(columns) if column.sparse}
         self._room = 0
         self._known: dict[str, Row] = {}
 
@@ -36,6 +37,8 @@ class Widths:
         for row in rows:
             if known.get(row.key) is not row:
                 for index, cell in enumerate(row.cells):
+                    if cell is not EMPTY:
+                        self._hollow.discard(index)
                     cells = width(cell.text) + (6 if cell.at is not None else 0)
                     self._longest[index] = max(self._longest[index], cells)
         return self._lay_out()
@@ -46,7 +49,7 @@ class Widths:
         self._lay_out()
 
     def _lay_out(self) -> bool:
-        shown = list(range(len(self._all)))
+        shown = [index for index in range(len(self._all)) if index not in self._hollow]
         while self._least(shown) > self._room and (spare := [i for i in shown if self._all[i].spare]):
             shown.remove(max(spare, key=lambda index: self._all[index].spare))
         cells = {index: self._wanted(index) for index in shown}

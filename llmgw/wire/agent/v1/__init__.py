@@ -11,9 +11,11 @@ __all__ = (
     "ControlMessage",
     "Heartbeat",
     "Leaving",
+    "Listening",
     "Refused",
     "Registration",
     "Report",
+    "TryAddress",
 )
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
@@ -76,6 +78,10 @@ class AgentMessage(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True, group="agent_message"
     )
 
+    listening: "Listening | None" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, optional=True, group="agent_message"
+    )
+
 
 default_message_pool.register_message("agent.v1", "AgentMessage", AgentMessage)
 
@@ -99,6 +105,10 @@ class ControlMessage(betterproto2.Message):
 
     desired: "__facts__v1__.Desired | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True, group="control_message"
+    )
+
+    try_address: "TryAddress | None" = betterproto2.field(
+        4, betterproto2.TYPE_MESSAGE, optional=True, group="control_message"
     )
 
 
@@ -131,6 +141,24 @@ class Leaving(betterproto2.Message):
 
 
 default_message_pool.register_message("agent.v1", "Leaving", Leaving)
+
+
+@dataclass(eq=False, repr=False)
+class Listening(betterproto2.Message):
+    """
+    The answer to a TryAddress.
+    """
+
+    token: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    host: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    port: "int | None" = betterproto2.field(3, betterproto2.TYPE_UINT32, optional=True)
+
+    problem: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("agent.v1", "Listening", Listening)
 
 
 @dataclass(eq=False, repr=False)
@@ -203,6 +231,24 @@ class Report(betterproto2.Message):
 
 
 default_message_pool.register_message("agent.v1", "Report", Report)
+
+
+@dataclass(eq=False, repr=False)
+class TryAddress(betterproto2.Message):
+    """
+    Asks an agent to listen for a while where its engines would.
+    """
+
+    token: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    exposure: "__facts__v1__.Exposure" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: __facts__v1__.Exposure(0)
+    )
+
+    seconds: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
+
+
+default_message_pool.register_message("agent.v1", "TryAddress", TryAddress)
 
 
 class AgentLinkStub(betterproto2_grpclib.ServiceStub):

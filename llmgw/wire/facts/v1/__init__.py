@@ -4,27 +4,62 @@
 # This file has been @generated
 
 __all__ = (
+    "AdapterAbsent",
+    "AdaptersUnknown",
+    "AddressNotTried",
+    "ByHand",
+    "CertificateEnds",
+    "ClockSkew",
     "Cpu",
     "Desired",
+    "Disk",
+    "DiskNearlyFull",
+    "DiskUnknown",
     "EngineBroken",
+    "EngineFails",
     "EngineMissing",
     "EngineNotProbed",
     "EngineReport",
     "EngineVersion",
     "Engines",
+    "EnginesExposed",
+    "EpochAhead",
     "Exposure",
+    "Fabric",
+    "FabricAdapter",
+    "FabricPortDown",
     "Failure",
     "FailureKind",
+    "FoundRunning",
     "Gpu",
+    "GpuGone",
+    "GpuHeld",
+    "GpuHolder",
+    "GpuProbeFailed",
+    "GpuVendor",
     "Inventory",
+    "LinkLayer",
+    "MemoryShrunk",
+    "NoAvx2",
+    "NoSubnetManager",
     "NodeAway",
+    "NodeWarning",
     "NotEnoughMemory",
+    "NumaNode",
+    "OtherWarning",
+    "PortState",
     "Profile",
+    "RecordedMachine",
     "Refusal",
     "RefusedByNode",
+    "RouterCannotReach",
     "ShardOrder",
     "ShardReport",
     "ShardState",
+    "StatedDiffers",
+    "StrayEngines",
+    "SubnetsDiffer",
+    "UnreachableAddress",
     "Usage",
     "Verdict",
     "Want",
@@ -101,6 +136,106 @@ class FailureKind(betterproto2.Enum):
             "FAILURE_KIND_REFUSED": 1,
             "FAILURE_KIND_EXITED": 2,
             "FAILURE_KIND_TIMEOUT": 3,
+        }
+
+
+class GpuVendor(betterproto2.Enum):
+    """
+    Whose driver answers for a GPU.
+    """
+
+    UNSPECIFIED = 0
+
+    NVIDIA = 1
+
+    AMD = 2
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "GPU_VENDOR_UNSPECIFIED",
+            1: "GPU_VENDOR_NVIDIA",
+            2: "GPU_VENDOR_AMD",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "GPU_VENDOR_UNSPECIFIED": 0,
+            "GPU_VENDOR_NVIDIA": 1,
+            "GPU_VENDOR_AMD": 2,
+        }
+
+
+class LinkLayer(betterproto2.Enum):
+    """
+    What a fabric adapter speaks.
+    """
+
+    UNSPECIFIED = 0
+
+    INFINIBAND = 1
+
+    ETHERNET = 2
+
+    OTHER = 3
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "LINK_LAYER_UNSPECIFIED",
+            1: "LINK_LAYER_INFINIBAND",
+            2: "LINK_LAYER_ETHERNET",
+            3: "LINK_LAYER_OTHER",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "LINK_LAYER_UNSPECIFIED": 0,
+            "LINK_LAYER_INFINIBAND": 1,
+            "LINK_LAYER_ETHERNET": 2,
+            "LINK_LAYER_OTHER": 3,
+        }
+
+
+class PortState(betterproto2.Enum):
+    """
+    The logical state of an adapter's port.
+    """
+
+    UNSPECIFIED = 0
+
+    DOWN = 1
+
+    INIT = 2
+
+    ARMED = 3
+
+    ACTIVE = 4
+
+    UNKNOWN = 5
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "PORT_STATE_UNSPECIFIED",
+            1: "PORT_STATE_DOWN",
+            2: "PORT_STATE_INIT",
+            3: "PORT_STATE_ARMED",
+            4: "PORT_STATE_ACTIVE",
+            5: "PORT_STATE_UNKNOWN",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "PORT_STATE_UNSPECIFIED": 0,
+            "PORT_STATE_DOWN": 1,
+            "PORT_STATE_INIT": 2,
+            "PORT_STATE_ARMED": 3,
+            "PORT_STATE_ACTIVE": 4,
+            "PORT_STATE_UNKNOWN": 5,
         }
 
 
@@ -213,9 +348,93 @@ class Want(betterproto2.Enum):
 
 
 @dataclass(eq=False, repr=False)
+class AdapterAbsent(betterproto2.Message):
+    """
+    An adapter that agent.yaml puts on a fabric is not there.
+    """
+
+    fabric: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    adapter: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    present: "list[str]" = betterproto2.field(
+        3, betterproto2.TYPE_STRING, repeated=True
+    )
+
+
+default_message_pool.register_message("facts.v1", "AdapterAbsent", AdapterAbsent)
+
+
+@dataclass(eq=False, repr=False)
+class AdaptersUnknown(betterproto2.Message):
+    """
+    Adapters could not be looked at.
+    """
+
+    text: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "AdaptersUnknown", AdaptersUnknown)
+
+
+@dataclass(eq=False, repr=False)
+class AddressNotTried(betterproto2.Message):
+    """
+    Routers are trying whether they reach the node.
+    """
+
+    node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "AddressNotTried", AddressNotTried)
+
+
+@dataclass(eq=False, repr=False)
+class ByHand(betterproto2.Message):
+    """
+    A field that agent.yaml states, with what was measured.
+    """
+
+    field: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    stated: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    measured: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    differs: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message("facts.v1", "ByHand", ByHand)
+
+
+@dataclass(eq=False, repr=False)
+class CertificateEnds(betterproto2.Message):
+    """
+    The node's certificate ends soon, or has.
+    """
+
+    seconds: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
+
+
+default_message_pool.register_message("facts.v1", "CertificateEnds", CertificateEnds)
+
+
+@dataclass(eq=False, repr=False)
+class ClockSkew(betterproto2.Message):
+    """
+    The node's clock differs from the control plane's.
+    """
+
+    seconds: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
+
+
+default_message_pool.register_message("facts.v1", "ClockSkew", ClockSkew)
+
+
+@dataclass(eq=False, repr=False)
 class Cpu(betterproto2.Message):
     """
-    The processor.
+    The processors.
     """
 
     model: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -224,6 +443,10 @@ class Cpu(betterproto2.Message):
 
     features: "list[str]" = betterproto2.field(
         3, betterproto2.TYPE_STRING, repeated=True
+    )
+
+    quota: "float | None" = betterproto2.field(
+        4, betterproto2.TYPE_DOUBLE, optional=True
     )
 
 
@@ -257,6 +480,56 @@ default_message_pool.register_message("facts.v1", "Desired", Desired)
 
 
 @dataclass(eq=False, repr=False)
+class Disk(betterproto2.Message):
+    """
+    The filesystem under a directory of ours.
+    """
+
+    directory: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    uses: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
+
+    total: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    free: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
+
+    problem: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "Disk", Disk)
+
+
+@dataclass(eq=False, repr=False)
+class DiskNearlyFull(betterproto2.Message):
+    """
+    Little is left on a filesystem of ours.
+    """
+
+    directory: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    free: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    total: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message("facts.v1", "DiskNearlyFull", DiskNearlyFull)
+
+
+@dataclass(eq=False, repr=False)
+class DiskUnknown(betterproto2.Message):
+    """
+    A directory of ours that does not answer.
+    """
+
+    directory: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    text: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "DiskUnknown", DiskUnknown)
+
+
+@dataclass(eq=False, repr=False)
 class EngineBroken(betterproto2.Message):
     """
     The node has the engine and saw it fail.
@@ -270,6 +543,20 @@ class EngineBroken(betterproto2.Message):
 
 
 default_message_pool.register_message("facts.v1", "EngineBroken", EngineBroken)
+
+
+@dataclass(eq=False, repr=False)
+class EngineFails(betterproto2.Message):
+    """
+    The node has an engine and saw it fail; the text is the node's own.
+    """
+
+    engine: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    text: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "EngineFails", EngineFails)
 
 
 @dataclass(eq=False, repr=False)
@@ -339,6 +626,18 @@ default_message_pool.register_message("facts.v1", "Engines", Engines)
 
 
 @dataclass(eq=False, repr=False)
+class EnginesExposed(betterproto2.Message):
+    """
+    Engines listen on the node's address.
+    """
+
+    pass
+
+
+default_message_pool.register_message("facts.v1", "EnginesExposed", EnginesExposed)
+
+
+@dataclass(eq=False, repr=False)
 class EngineVersion(betterproto2.Message):
     """
     The node has the engine at another version.
@@ -354,6 +653,94 @@ class EngineVersion(betterproto2.Message):
 
 
 default_message_pool.register_message("facts.v1", "EngineVersion", EngineVersion)
+
+
+@dataclass(eq=False, repr=False)
+class EpochAhead(betterproto2.Message):
+    """
+    The agent has obeyed a later control plane than this one.
+    """
+
+    obeyed: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
+
+    ours: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message("facts.v1", "EpochAhead", EpochAhead)
+
+
+@dataclass(eq=False, repr=False)
+class Fabric(betterproto2.Message):
+    """
+    A fabric that agent.yaml puts this node on.
+    """
+
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    adapters: "list[str]" = betterproto2.field(
+        2, betterproto2.TYPE_STRING, repeated=True
+    )
+
+
+default_message_pool.register_message("facts.v1", "Fabric", Fabric)
+
+
+@dataclass(eq=False, repr=False)
+class FabricAdapter(betterproto2.Message):
+    """
+    One port of an RDMA device.
+    """
+
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    port: "int" = betterproto2.field(2, betterproto2.TYPE_UINT32)
+
+    link_layer: "LinkLayer" = betterproto2.field(
+        3, betterproto2.TYPE_ENUM, default_factory=lambda: LinkLayer(0)
+    )
+
+    state: "PortState" = betterproto2.field(
+        4, betterproto2.TYPE_ENUM, default_factory=lambda: PortState(0)
+    )
+
+    physical_state: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+    rate: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    node_guid: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+
+    port_guid: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+
+    gid_prefix: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+
+    pkey: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
+
+    netdev: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+
+    pci: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+
+    numa: "int | None" = betterproto2.field(13, betterproto2.TYPE_UINT32, optional=True)
+
+    gpu: "str" = betterproto2.field(14, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "FabricAdapter", FabricAdapter)
+
+
+@dataclass(eq=False, repr=False)
+class FabricPortDown(betterproto2.Message):
+    """
+    An adapter that agent.yaml puts on a fabric has no link.
+    """
+
+    fabric: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    adapter: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    state: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "FabricPortDown", FabricPortDown)
 
 
 @dataclass(eq=False, repr=False)
@@ -385,9 +772,23 @@ default_message_pool.register_message("facts.v1", "Failure", Failure)
 
 
 @dataclass(eq=False, repr=False)
+class FoundRunning(betterproto2.Message):
+    """
+    Replicas that were found on the node and adopted.
+    """
+
+    replicas: "list[str]" = betterproto2.field(
+        1, betterproto2.TYPE_STRING, repeated=True
+    )
+
+
+default_message_pool.register_message("facts.v1", "FoundRunning", FoundRunning)
+
+
+@dataclass(eq=False, repr=False)
 class Gpu(betterproto2.Message):
     """
-    One GPU.
+    One GPU, or one part of a GPU that was divided.
     """
 
     index: "int" = betterproto2.field(1, betterproto2.TYPE_UINT32)
@@ -402,8 +803,90 @@ class Gpu(betterproto2.Message):
 
     driver: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
 
+    vendor: "GpuVendor" = betterproto2.field(
+        6, betterproto2.TYPE_ENUM, default_factory=lambda: GpuVendor(0)
+    )
+
+    unified: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+
+    compute: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+
+    pci: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+
+    numa: "int | None" = betterproto2.field(10, betterproto2.TYPE_UINT32, optional=True)
+
+    divided: "bool" = betterproto2.field(11, betterproto2.TYPE_BOOL)
+
+    parent: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+
 
 default_message_pool.register_message("facts.v1", "Gpu", Gpu)
+
+
+@dataclass(eq=False, repr=False)
+class GpuGone(betterproto2.Message):
+    """
+    A GPU that was there and is not any more.
+    """
+
+    name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    uuid: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "GpuGone", GpuGone)
+
+
+@dataclass(eq=False, repr=False)
+class GpuHeld(betterproto2.Message):
+    """
+    A process that is no engine of ours holds memory of a GPU.
+    """
+
+    gpu: "int | None" = betterproto2.field(1, betterproto2.TYPE_UINT32, optional=True)
+
+    pid: "int" = betterproto2.field(2, betterproto2.TYPE_UINT32)
+
+    command: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    memory: "int | None" = betterproto2.field(
+        4, betterproto2.TYPE_UINT64, optional=True
+    )
+
+
+default_message_pool.register_message("facts.v1", "GpuHeld", GpuHeld)
+
+
+@dataclass(eq=False, repr=False)
+class GpuHolder(betterproto2.Message):
+    """
+    A process that holds memory of a GPU and is no engine of ours.
+    """
+
+    gpu: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    pid: "int" = betterproto2.field(2, betterproto2.TYPE_UINT32)
+
+    command: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    memory: "int | None" = betterproto2.field(
+        4, betterproto2.TYPE_UINT64, optional=True
+    )
+
+
+default_message_pool.register_message("facts.v1", "GpuHolder", GpuHolder)
+
+
+@dataclass(eq=False, repr=False)
+class GpuProbeFailed(betterproto2.Message):
+    """
+    The GPU tool failed: whether there are GPUs is not known. The text is the tool's own.
+    """
+
+    text: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "GpuProbeFailed", GpuProbeFailed)
 
 
 @dataclass(eq=False, repr=False)
@@ -426,12 +909,78 @@ class Inventory(betterproto2.Message):
 
     gpu_problem: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
 
-    by_hand: "list[str]" = betterproto2.field(
-        8, betterproto2.TYPE_STRING, repeated=True
+    by_hand: "list[ByHand]" = betterproto2.field(
+        8, betterproto2.TYPE_MESSAGE, repeated=True
     )
+
+    os_id: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
+
+    os_version: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
+
+    virtualization: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+
+    numa: "list[NumaNode]" = betterproto2.field(
+        12, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    memory_limit: "int | None" = betterproto2.field(
+        13, betterproto2.TYPE_UINT64, optional=True
+    )
+
+    disks: "list[Disk]" = betterproto2.field(
+        14, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    gpu_holders: "list[GpuHolder]" = betterproto2.field(
+        15, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    adapters: "list[FabricAdapter]" = betterproto2.field(
+        16, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    adapter_problem: "str" = betterproto2.field(17, betterproto2.TYPE_STRING)
+
+    fabrics: "list[Fabric]" = betterproto2.field(
+        18, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    certificate_ends: "float | None" = betterproto2.field(
+        19, betterproto2.TYPE_DOUBLE, optional=True
+    )
+
+    recorded: "str" = betterproto2.field(20, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("facts.v1", "Inventory", Inventory)
+
+
+@dataclass(eq=False, repr=False)
+class MemoryShrunk(betterproto2.Message):
+    """
+    The node has less RAM than it once registered with.
+    """
+
+    now: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
+
+    registered: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message("facts.v1", "MemoryShrunk", MemoryShrunk)
+
+
+@dataclass(eq=False, repr=False)
+class NoAvx2(betterproto2.Message):
+    """
+    An x86 processor without the vector extension that engines are built for.
+    """
+
+    virtualization: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    model: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "NoAvx2", NoAvx2)
 
 
 @dataclass(eq=False, repr=False)
@@ -451,6 +1000,130 @@ default_message_pool.register_message("facts.v1", "NodeAway", NodeAway)
 
 
 @dataclass(eq=False, repr=False)
+class NodeWarning(betterproto2.Message):
+    """
+    Something about a node that an operator should mend. The first three fields are for readers that do not know the
+    type; who does ignores them.
+
+    Oneofs:
+        - node_warning:
+    """
+
+    code: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    text: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    fix: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    engines_exposed: "EnginesExposed | None" = betterproto2.field(
+        10, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    epoch_ahead: "EpochAhead | None" = betterproto2.field(
+        11, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    engine_fails: "EngineFails | None" = betterproto2.field(
+        12, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    found_running: "FoundRunning | None" = betterproto2.field(
+        13, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    stray_engines: "StrayEngines | None" = betterproto2.field(
+        14, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    recorded_machine: "RecordedMachine | None" = betterproto2.field(
+        15, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    no_avx2: "NoAvx2 | None" = betterproto2.field(
+        16, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    clock_skew: "ClockSkew | None" = betterproto2.field(
+        17, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    memory_shrunk: "MemoryShrunk | None" = betterproto2.field(
+        18, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    stated_differs: "StatedDiffers | None" = betterproto2.field(
+        19, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    gpu_probe_failed: "GpuProbeFailed | None" = betterproto2.field(
+        20, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    gpu_gone: "GpuGone | None" = betterproto2.field(
+        21, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    gpu_held: "GpuHeld | None" = betterproto2.field(
+        22, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    no_subnet_manager: "NoSubnetManager | None" = betterproto2.field(
+        23, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    fabric_port_down: "FabricPortDown | None" = betterproto2.field(
+        24, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    adapter_absent: "AdapterAbsent | None" = betterproto2.field(
+        25, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    adapters_unknown: "AdaptersUnknown | None" = betterproto2.field(
+        26, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    subnets_differ: "SubnetsDiffer | None" = betterproto2.field(
+        27, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    certificate_ends: "CertificateEnds | None" = betterproto2.field(
+        28, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    disk_nearly_full: "DiskNearlyFull | None" = betterproto2.field(
+        29, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    disk_unknown: "DiskUnknown | None" = betterproto2.field(
+        30, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    router_cannot_reach: "RouterCannotReach | None" = betterproto2.field(
+        31, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    other_warning: "OtherWarning | None" = betterproto2.field(
+        32, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+
+default_message_pool.register_message("facts.v1", "NodeWarning", NodeWarning)
+
+
+@dataclass(eq=False, repr=False)
+class NoSubnetManager(betterproto2.Message):
+    """
+    An InfiniBand port whose link is up and that no subnet manager has set up.
+    """
+
+    adapter: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "NoSubnetManager", NoSubnetManager)
+
+
+@dataclass(eq=False, repr=False)
 class NotEnoughMemory(betterproto2.Message):
     """
     The replica does not fit in what is left of the node's RAM.
@@ -466,6 +1139,38 @@ class NotEnoughMemory(betterproto2.Message):
 
 
 default_message_pool.register_message("facts.v1", "NotEnoughMemory", NotEnoughMemory)
+
+
+@dataclass(eq=False, repr=False)
+class NumaNode(betterproto2.Message):
+    """
+    One NUMA node of the machine.
+    """
+
+    index: "int" = betterproto2.field(1, betterproto2.TYPE_UINT32)
+
+    cores: "int" = betterproto2.field(2, betterproto2.TYPE_UINT32)
+
+    memory: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message("facts.v1", "NumaNode", NumaNode)
+
+
+@dataclass(eq=False, repr=False)
+class OtherWarning(betterproto2.Message):
+    """
+    A warning of a newer version: its words are known, its type is not.
+    """
+
+    code: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    text: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    fix: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "OtherWarning", OtherWarning)
 
 
 @dataclass(eq=False, repr=False)
@@ -494,6 +1199,18 @@ class Profile(betterproto2.Message):
 
 
 default_message_pool.register_message("facts.v1", "Profile", Profile)
+
+
+@dataclass(eq=False, repr=False)
+class RecordedMachine(betterproto2.Message):
+    """
+    The node describes a recorded machine in its own place.
+    """
+
+    directory: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "RecordedMachine", RecordedMachine)
 
 
 @dataclass(eq=False, repr=False)
@@ -548,6 +1265,14 @@ class Refusal(betterproto2.Message):
         17, betterproto2.TYPE_MESSAGE, optional=True, group="refusal"
     )
 
+    unreachable_address: "UnreachableAddress | None" = betterproto2.field(
+        18, betterproto2.TYPE_MESSAGE, optional=True, group="refusal"
+    )
+
+    address_not_tried: "AddressNotTried | None" = betterproto2.field(
+        19, betterproto2.TYPE_MESSAGE, optional=True, group="refusal"
+    )
+
 
 default_message_pool.register_message("facts.v1", "Refusal", Refusal)
 
@@ -568,6 +1293,26 @@ class RefusedByNode(betterproto2.Message):
 
 
 default_message_pool.register_message("facts.v1", "RefusedByNode", RefusedByNode)
+
+
+@dataclass(eq=False, repr=False)
+class RouterCannotReach(betterproto2.Message):
+    """
+    A router does not reach the node.
+    """
+
+    router: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    address: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    port: "int" = betterproto2.field(3, betterproto2.TYPE_UINT32)
+
+    error: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message(
+    "facts.v1", "RouterCannotReach", RouterCannotReach
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -641,6 +1386,76 @@ default_message_pool.register_message("facts.v1", "ShardReport", ShardReport)
 
 
 @dataclass(eq=False, repr=False)
+class StatedDiffers(betterproto2.Message):
+    """
+    What agent.yaml states is not what was measured; the stated value holds.
+    """
+
+    field: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    stated: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    measured: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "StatedDiffers", StatedDiffers)
+
+
+@dataclass(eq=False, repr=False)
+class StrayEngines(betterproto2.Message):
+    """
+    Engines of ours that run unasked.
+    """
+
+    shards: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
+
+
+default_message_pool.register_message("facts.v1", "StrayEngines", StrayEngines)
+
+
+@dataclass(eq=False, repr=False)
+class SubnetsDiffer(betterproto2.Message):
+    """
+    Ports under one fabric's name are on different subnets.
+    """
+
+    fabric: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    adapter: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    prefix: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    other: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    other_prefix: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "SubnetsDiffer", SubnetsDiffer)
+
+
+@dataclass(eq=False, repr=False)
+class UnreachableAddress(betterproto2.Message):
+    """
+    No router reaches the node where its engines would listen.
+    """
+
+    node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    router: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    address: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    port: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
+
+    error: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message(
+    "facts.v1", "UnreachableAddress", UnreachableAddress
+)
+
+
+@dataclass(eq=False, repr=False)
 class Usage(betterproto2.Message):
     """
     The lean part of a heartbeat.
@@ -649,6 +1464,10 @@ class Usage(betterproto2.Message):
     memory_available: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
 
     load_average: "float" = betterproto2.field(2, betterproto2.TYPE_DOUBLE)
+
+    gpu_used: "list[int]" = betterproto2.field(
+        3, betterproto2.TYPE_UINT64, repeated=True
+    )
 
 
 default_message_pool.register_message("facts.v1", "Usage", Usage)

@@ -6,6 +6,7 @@
 __all__ = (
     "AboutRequest",
     "AboutView",
+    "Attempt",
     "Done",
     "Event",
     "EventKind",
@@ -15,18 +16,22 @@ __all__ = (
     "ModelView",
     "NodeState",
     "NodeView",
-    "NodeWarning",
+    "Noted",
     "Noun",
     "OperatorBase",
     "OperatorStub",
     "Page",
+    "Reach",
     "ReplicaView",
+    "ReportAttemptRequest",
     "Revision",
     "Route",
     "RouteReplica",
     "Routes",
     "ScaleModelRequest",
     "ShardView",
+    "Tried",
+    "WatchAttemptsRequest",
     "WatchRequest",
     "WatchRoutesRequest",
     "Why",
@@ -107,6 +112,18 @@ class EventKind(betterproto2.Enum):
 
     STRAY_FOUND = 24
 
+    NODE_CHANGED = 25
+
+    NODE_QUALIFIES = 26
+
+    NODE_DISQUALIFIED = 27
+
+    GPU_GONE = 28
+
+    ADDRESS_UNREACHABLE = 29
+
+    ADDRESS_REACHED = 30
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -135,6 +152,12 @@ class EventKind(betterproto2.Enum):
             22: "EVENT_KIND_SHARD_FAILED",
             23: "EVENT_KIND_PLACE_REFUSED",
             24: "EVENT_KIND_STRAY_FOUND",
+            25: "EVENT_KIND_NODE_CHANGED",
+            26: "EVENT_KIND_NODE_QUALIFIES",
+            27: "EVENT_KIND_NODE_DISQUALIFIED",
+            28: "EVENT_KIND_GPU_GONE",
+            29: "EVENT_KIND_ADDRESS_UNREACHABLE",
+            30: "EVENT_KIND_ADDRESS_REACHED",
         }
 
     @classmethod
@@ -165,6 +188,12 @@ class EventKind(betterproto2.Enum):
             "EVENT_KIND_SHARD_FAILED": 22,
             "EVENT_KIND_PLACE_REFUSED": 23,
             "EVENT_KIND_STRAY_FOUND": 24,
+            "EVENT_KIND_NODE_CHANGED": 25,
+            "EVENT_KIND_NODE_QUALIFIES": 26,
+            "EVENT_KIND_NODE_DISQUALIFIED": 27,
+            "EVENT_KIND_GPU_GONE": 28,
+            "EVENT_KIND_ADDRESS_UNREACHABLE": 29,
+            "EVENT_KIND_ADDRESS_REACHED": 30,
         }
 
 
@@ -316,6 +345,26 @@ class AboutView(betterproto2.Message):
 
 
 default_message_pool.register_message("operator.v1", "AboutView", AboutView)
+
+
+@dataclass(eq=False, repr=False)
+class Attempt(betterproto2.Message):
+    """
+    What a router is asked to try.
+    """
+
+    token: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    node: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    machine: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    host: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    port: "int" = betterproto2.field(5, betterproto2.TYPE_UINT32)
+
+
+default_message_pool.register_message("operator.v1", "Attempt", Attempt)
 
 
 @dataclass(eq=False, repr=False)
@@ -485,30 +534,30 @@ class NodeView(betterproto2.Message):
 
     promised: "int" = betterproto2.field(9, betterproto2.TYPE_UINT64)
 
-    warnings: "list[NodeWarning]" = betterproto2.field(
+    warnings: "list[__facts__v1__.NodeWarning]" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, repeated=True
     )
 
     usable: "int" = betterproto2.field(11, betterproto2.TYPE_UINT64)
+
+    reach: "list[Reach]" = betterproto2.field(
+        12, betterproto2.TYPE_MESSAGE, repeated=True
+    )
 
 
 default_message_pool.register_message("operator.v1", "NodeView", NodeView)
 
 
 @dataclass(eq=False, repr=False)
-class NodeWarning(betterproto2.Message):
+class Noted(betterproto2.Message):
     """
-    Something about a node that an operator should mend.
+    The control plane has heard.
     """
 
-    code: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-
-    text: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-
-    fix: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    pass
 
 
-default_message_pool.register_message("operator.v1", "NodeWarning", NodeWarning)
+default_message_pool.register_message("operator.v1", "Noted", Noted)
 
 
 @dataclass(eq=False, repr=False)
@@ -535,6 +584,26 @@ class Page(betterproto2.Message):
 
 
 default_message_pool.register_message("operator.v1", "Page", Page)
+
+
+@dataclass(eq=False, repr=False)
+class Reach(betterproto2.Message):
+    """
+    Whether one router reaches the node.
+    """
+
+    router: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    host: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    port: "int" = betterproto2.field(3, betterproto2.TYPE_UINT32)
+
+    error: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    at: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
+
+
+default_message_pool.register_message("operator.v1", "Reach", Reach)
 
 
 @dataclass(eq=False, repr=False)
@@ -565,6 +634,22 @@ class ReplicaView(betterproto2.Message):
 
 
 default_message_pool.register_message("operator.v1", "ReplicaView", ReplicaView)
+
+
+@dataclass(eq=False, repr=False)
+class ReportAttemptRequest(betterproto2.Message):
+    """
+    A router's answer to an attempt.
+    """
+
+    tried: "Tried | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message(
+    "operator.v1", "ReportAttemptRequest", ReportAttemptRequest
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -709,6 +794,34 @@ class ShardView(betterproto2.Message):
 
 
 default_message_pool.register_message("operator.v1", "ShardView", ShardView)
+
+
+@dataclass(eq=False, repr=False)
+class Tried(betterproto2.Message):
+    """
+    A router's answer.
+    """
+
+    token: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    error: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("operator.v1", "Tried", Tried)
+
+
+@dataclass(eq=False, repr=False)
+class WatchAttemptsRequest(betterproto2.Message):
+    """
+    Nothing to say.
+    """
+
+    pass
+
+
+default_message_pool.register_message(
+    "operator.v1", "WatchAttemptsRequest", WatchAttemptsRequest
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -907,6 +1020,52 @@ class OperatorStub(betterproto2_grpclib.ServiceStub):
         ):
             yield response
 
+    async def watch_attempts(
+        self,
+        message: "WatchAttemptsRequest | None" = None,
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[Attempt]":
+        """
+        For routers: which nodes to try, as that is wanted. The stream says that the router is there.
+        """
+
+        if message is None:
+            message = WatchAttemptsRequest()
+
+        async for response in self._unary_stream(
+            "/operator.v1.Operator/WatchAttempts",
+            message,
+            Attempt,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+    async def report_attempt(
+        self,
+        message: "ReportAttemptRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "Noted":
+        """
+        A router's answer to an attempt.
+        """
+
+        return await self._unary_unary(
+            "/operator.v1.Operator/ReportAttempt",
+            message,
+            Noted,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 from ...facts import v1 as __facts__v1__
 
@@ -955,6 +1114,23 @@ class OperatorBase(betterproto2_grpclib.ServiceBase):
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
         yield Routes()
 
+    async def watch_attempts(
+        self, message: "WatchAttemptsRequest"
+    ) -> "AsyncIterator[Attempt]":
+        """
+        For routers: which nodes to try, as that is wanted. The stream says that the router is there.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield Attempt()
+
+    async def report_attempt(self, message: "ReportAttemptRequest") -> "Noted":
+        """
+        A router's answer to an attempt.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_about(
         self, stream: "grpclib.server.Stream[AboutRequest, AboutView]"
     ) -> None:
@@ -1001,6 +1177,25 @@ class OperatorBase(betterproto2_grpclib.ServiceBase):
             request,
         )
 
+    async def __rpc_watch_attempts(
+        self, stream: "grpclib.server.Stream[WatchAttemptsRequest, Attempt]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.watch_attempts,
+            stream,
+            request,
+        )
+
+    async def __rpc_report_attempt(
+        self, stream: "grpclib.server.Stream[ReportAttemptRequest, Noted]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.report_attempt(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/operator.v1.Operator/About": grpclib.const.Handler(
@@ -1032,5 +1227,17 @@ class OperatorBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_STREAM,
                 WatchRoutesRequest,
                 Routes,
+            ),
+            "/operator.v1.Operator/WatchAttempts": grpclib.const.Handler(
+                self.__rpc_watch_attempts,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                WatchAttemptsRequest,
+                Attempt,
+            ),
+            "/operator.v1.Operator/ReportAttempt": grpclib.const.Handler(
+                self.__rpc_report_attempt,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ReportAttemptRequest,
+                Noted,
             ),
         }

@@ -1,0 +1,25 @@
+"""What did a look for GPUs find?"""
+
+from dataclasses import dataclass
+
+from llmgw.core.facts import Gpu, GpuHolder
+from llmgw.core.units import Bytes
+
+MOST_CARDS, MOST_PARTS = 64, 8
+"""GPUs of one vendor that are kept, and parts of one GPU: twice what the largest server has, and one more than MIG
+makes."""
+
+LONGEST = 200
+"""Characters kept of a name, a version or a command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """The GPUs of a node, or those of one vendor on it."""
+
+    gpus: tuple[Gpu, ...] = ()
+    used: tuple[Bytes, ...] = ()
+    """Memory in use of each of `gpus`; 0 where it is not said."""
+    holders: tuple[GpuHolder, ...] = ()
+    problem: str = ""
+    """What was wrong with looking; `gpus` may then lack some, or all."""

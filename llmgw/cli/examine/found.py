@@ -1,0 +1,75 @@
+"""What one look at a host gives: its checks, and what several of them say of the clock together."""
+
+import asyncio
+import os
+import pwd
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+
+from llmgw.core.checks import Check, fault, warning
+from llmgw.core.errors import LlmgwError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skew:
+    """How far our clock is from a control plane's."""
+
+    address: str
+    seconds: float
+    """Positive: ours is behind."""
+    round_trip: float
+    """Seconds that the question took: half of it is how far off `seconds` may be."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found out so far."""
+
+    checks: list[Check] = field(default_factory=list)
+    skews: list[Skew] = field(default_factory=list)
+    alone: bool = False
+    """The whole cluster is on this machine: there is no other clock to agree with."""
+
+    def add(self, other: "Found") -> None:
+        """Take what another look found."""
+        self.checks += other.checks
+        self.skews += other.skews
+        self.alone = self.alone or other.alone
+
+
+async def bounded(name: str, what: str, work: Awaitable[list[Check]], seconds: float) -> list[Check]:
+    """The checks of `work`; trouble in it is a check too, so that it stops no other."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        fact = f"{what} did not answer within {seconds:g} s"
+        return [fault(name, fact, "see what holds it up: a dead share, a driver")]
+    except PermissionError as error:
+        return [warning(name, f"{what} cannot be looked at by {user()}: {words(error)}", AS_ROOT)]
+    except (OSError, LlmgwError) as error:
+        return [fault(name, f"{what} cannot be looked at: {words(error)}", "see to it, and run this again")]
+
+
+def words(error: OSError | LlmgwError) -> str:
+    """An error in one line."""
+    if isinstance(error, LlmgwError):
+        return str(error)
+    what = (error.strerror or str(error) or type(error).__name__).lower()
+    return f"{error.filename}: {what}" if error.filename else what
+
+
+def user() -> str:
+    """Who runs this."""
+    return owner(os.geteuid())
+
+
+def owner(uid: int) -> str:
+    """A user by name, else by number."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+AS_ROOT = "run as root: sudo llmgw doctor"

@@ -1,0 +1,79 @@
+"""All subjects of one look at a host, at once, and what they say together about the clock."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmgw.cli.examine import clock, subjects
+from llmgw.cli.examine.found import AS_ROOT, Found, user
+from llmgw.cli.examine.subjects import Kind, Subject
+from llmgw.core.checks import Check, Examined, fault, warning
+
+_LEAST = 15.0
+"""Seconds after which a file is given up, whatever is waited for."""
+
+
+async def examine(files: Sequence[Path], seconds: float, etc: Path = subjects.ETC) -> list[Examined]:
+    """Look at the files, or at those that are here when none is given; a control plane has so many seconds."""
+    chosen = [subjects.told(path) for path in files] or subjects.here(etc)
+    found = await asyncio.gather(*(_bounded(subject, seconds) for subject in chosen))
+    host = await _host(etc) if not chosen else []
+    skews = [skew for one in found for skew in one.skews]
+    host.append(clock.clock(skews, alone=any(one.alone for one in found)))
+    told = [
+        Examined(subject=f"{subject.kind.value}: {subject.path}", checks=tuple(one.checks))
+        for subject, one in zip(chosen, found, strict=True)
+    ]
+    return [*told, Examined(subject=f"host: {socket.gethostname()}", checks=tuple(host))]
+
+
+async def _bounded(subject: Subject, seconds: float) -> Found:
+    """What is found in the time that the slowest control plane and the slowest tool may take."""
+    found, limit = Found(), max(_LEAST, 3 * seconds + 1)
+    try:
+        async with asyncio.timeout(limit):
+            return await _look(subject, seconds)
+    except TimeoutError:
+        fact = f"{subject.path} was not looked at within {limit:g} s: its storage does not answer"
+        found.checks.append(fault("configuration", fact, "see to the storage that it and what it names are on"))
+    return found
+
+
+async def _look(subject: Subject, seconds: float) -> Found:
+    # Each brings what only its kind needs: a laptop has no engines.
+    match subject.kind:
+        case Kind.AGENT:
+            from llmgw.cli.examine.node import node
+
+            return await node(subject.path, seconds)
+        case Kind.SERVER:
+            from llmgw.cli.examine.control_host import control_host
+
+            return await control_host(subject.path, seconds)
+        case Kind.ROUTER:
+            from llmgw.cli.examine.router import router
+
+            return await router(subject.path, seconds)
+        case Kind.CLIENT:
+            from llmgw.cli.examine.client import client
+
+            return await client(subject.path, seconds)
+
+
+async def _host(etc: Path) -> list[Check]:
+    """A host without a file of ours: what it would be as a node."""
+    from llmgw.cli.examine.node import described, stand_in
+    from llmgw.config.lenient import Lenient
+
+    return [_nothing(etc), *await described(stand_in(Lenient()))]
+
+
+def _nothing(etc: Path) -> Check:
+    if os.path.isdir(etc) and not os.access(etc, os.X_OK, effective_ids=True):
+        return warning("configuration", f"{etc} cannot be looked into by {user()}", AS_ROOT)
+    fact = f"there is no configuration of llmgw in {etc}, and no context in ~/.config/llmgw"
+    return warning(
+        "configuration", fact, "write one (deploy/ has an example of each), or name a file: llmgw doctor FILE"
+    )

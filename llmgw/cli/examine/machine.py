@@ -1,0 +1,69 @@
+"""What does a node's description of itself say is right and wrong with it?"""
+
+from collections.abc import Iterator, Mapping
+
+from llmgw.core import warnings
+from llmgw.core.checks import Check, fault, ok, warning
+from llmgw.core.facts import FabricAdapter, Gpu, Inventory
+from llmgw.core.symptoms import of_inventory
+from llmgw.core.units import size
+
+_MOST = 32
+"""GPUs, adapters and disks that are told, of each."""
+
+_NAMES: Mapping[type[warnings.NodeWarning], str] = {
+    warnings.RecordedMachine: "machine",
+    warnings.NoAvx2: "processor",
+    warnings.StatedDiffers: "by hand",
+    warnings.GpuProbeFailed: "gpu",
+    warnings.GpuHeld: "gpu",
+    warnings.NoSubnetManager: "fabric",
+    warnings.FabricPortDown: "fabric",
+    warnings.AdapterAbsent: "fabric",
+    warnings.AdaptersUnknown: "fabric",
+    warnings.SubnetsDiffer: "fabric",
+    warnings.DiskNearlyFull: "disk",
+    warnings.DiskUnknown: "disk",
+}
+"""The kind of check that each warning belongs to. The certificate's end is told with the certificate."""
+
+_FAULTS = (warnings.AdapterAbsent, warnings.GpuProbeFailed, warnings.DiskUnknown)
+
+
+def described(inventory: Inventory, now: float) -> Iterator[Check]:
+    """The facts, then what is wrong with them."""
+    yield from _facts(inventory)
+    for one in of_inventory(inventory, now):
+        name = _NAMES.get(type(one))
+        if name is not None:
+            yield (fault if isinstance(one, _FAULTS) else warning)(name, str(one), one.fix)
+
+
+def _facts(inventory: Inventory) -> Iterator[Check]:
+    where = inventory.virtualization or "unknown virtualisation"
+    yield ok("machine", f"{inventory.os}, kernel {inventory.kernel}, {inventory.arch}, {where}")
+    extensions = ", ".join(inventory.cpu.features) or "none that is known"
+    model = inventory.cpu.model or "unknown processor"
+    yield ok("processor", f"{model}, {inventory.cpu.cores} cores; vector extensions: {extensions}")
+    limit = f", limited by its control group to {size(inventory.memory_limit)}" if inventory.memory_limit else ""
+    yield ok("memory", f"{size(inventory.memory)} for engines{limit}")
+    yield from (ok("gpu", _gpu(one)) for one in inventory.gpus[:_MOST])
+    if not inventory.gpus and not inventory.gpu_problem:
+        yield ok("gpu", "none")
+    yield from (ok("fabric", _adapter(one)) for one in inventory.adapters[:_MOST])
+    if not inventory.adapters and not inventory.adapter_problem:
+        yield ok("fabric", "no adapter")
+    for disk in inventory.disks[:_MOST]:
+        if not disk.problem:
+            yield ok("disk", f"{disk.directory}: {size(disk.free)} of {size(disk.total)} free")
+
+
+def _gpu(gpu: Gpu) -> str:
+    memory = "memory not said" if gpu.memory is None else size(gpu.memory)
+    driver = f", driver {gpu.driver}" if gpu.driver else ""
+    return f"GPU {gpu.index}: {gpu.name or 'unknown'}, {memory}{driver}"
+
+
+def _adapter(adapter: FabricAdapter) -> str:
+    rate = f", {adapter.rate}" if adapter.rate else ""
+    return f"{adapter.name} port {adapter.port}: {adapter.link_layer.value} {adapter.state.value}{rate}"

@@ -1,0 +1,123 @@
+"""What is right and wrong with a node, by its agent.yaml and by the machine?"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from llmgw.agent import examine
+from llmgw.agent.discovery.inventory import inventory
+from llmgw.agent.discovery.root import root_of
+from llmgw.agent.threads import aside
+from llmgw.cli.examine import machine, places, running
+from llmgw.cli.examine.certificate import Wanted, certificate
+from llmgw.cli.examine.control import control_planes
+from llmgw.cli.examine.files import configuration
+from llmgw.cli.examine.found import AS_ROOT, Found, bounded, user, words
+from llmgw.cli.examine.libraries import libraries
+from llmgw.config.agent import AgentConfig, Ports
+from llmgw.config.lenient import Lenient
+from llmgw.config.tls import TlsFiles
+from llmgw.core.checks import Check, ok, warning
+from llmgw.core.identity import Role
+
+_LIMIT = 12.0
+"""Seconds for the slowest of the machine's tools."""
+_SHOWN = 8
+
+
+async def node(path: Path, seconds: float) -> Found:
+    """Look at everything that agent.yaml names, and at the machine; each control plane has so many seconds."""
+    read, checks = await aside(configuration, path, AgentConfig)
+    config = stand_in(read)
+    found = Found(checks)
+    if not read.values:
+        # What a node without a word of its own would be; what its file names cannot be told.
+        found.checks += await described(config)
+        return found
+    async with asyncio.TaskGroup() as group:
+        own = group.create_task(bounded("files", "what agent.yaml names", aside(_own, read, config), _LIMIT))
+        engines = group.create_task(_engines(config))
+        control = group.create_task(control_planes(config.control, read.get("tls"), seconds))
+        host = group.create_task(described(config))
+    found.checks += [*own.result(), *engines.result(), *host.result()]
+    found.add(control.result())
+    return found
+
+
+def stand_in(read: Lenient) -> AgentConfig:
+    """A whole configuration of what can be used of a file, so that discovery looks with it at the machine."""
+    nothing = Path(os.devnull)
+    lacking = {"control": (), "tls": TlsFiles(nothing, nothing, nothing), "node": ""}
+    defaults = {key: one.get_default(call_default_factory=True) for key, one in AgentConfig.model_fields.items()}
+    values = defaults | lacking | read.values
+    return AgentConfig.model_construct(**values | {"node": values["node"] or socket.gethostname().lower()})
+
+
+async def described(config: AgentConfig) -> list[Check]:
+    """The machine as its agent would describe it."""
+
+    async def look() -> list[Check]:
+        found = await inventory(config, root_of(config), ours=running.is_engine)
+        return list(machine.described(found, time.time()))
+
+    return await bounded("machine", "the machine", look(), _LIMIT)
+
+
+async def _engines(config: AgentConfig) -> list[Check]:
+    if not config.engines:
+        fact = "agent.yaml names no engine: nothing can be placed on this node"
+        return [warning("engine", fact, "name one: engines: {llama.cpp: /opt/llama.cpp/llama-server}")]
+    told = await asyncio.gather(*(_engine(name, program) for name, program in config.engines.items()))
+    return [check for checks in told for check in checks]
+
+
+async def _engine(name: str, program: Path) -> list[Check]:
+    runs, linked = await asyncio.gather(
+        bounded("engine", f"{name} at {program}", examine.engines({name: program}), _LIMIT), libraries(name, program)
+    )
+    return [*runs, *linked]
+
+
+def _own(read: Lenient, config: AgentConfig) -> list[Check]:
+    """Files, certificate, state, ports and launcher: what needs no waiting for others."""
+    found: list[Check] = []
+    tls: TlsFiles | None = read.get("tls")
+    if tls is not None:
+        found += places.tls_files(tls)
+        found += certificate(tls, Wanted(roles=(Role.AGENT,), name=config.node))
+    found += places.own_directory(config.state, "state", private=True)
+    agent, told = _agent(config.state)
+    found += [told, *_ports(config.engine_ports, agent)]
+    found += examine.memory_stated(config.memory, root_of(config))
+    # The agent runs as root: whether it would have systemd, root sees as it does.
+    has = None if os.geteuid() == 0 else Path("/run/systemd/system").is_dir()
+    return [*found, examine.launcher(config.launcher, has=has)]
+
+
+def _agent(state: Path) -> tuple[int | None, Check]:
+    """The pid of the agent that has the state, and that it runs."""
+    try:
+        agent = running.holder(state / "lock")
+    except OSError as error:
+        return None, warning("agent", f"whether it runs cannot be seen by {user()}: {words(error)}", AS_ROOT)
+    if agent is None:
+        return None, warning("agent", f"no agent runs with state {state}", "systemctl start llmgw-agent")
+    return agent, ok("agent", f"runs (pid {agent})")
+
+
+def _ports(chosen: Ports, agent: int | None) -> Iterator[Check]:
+    yield examine.ports(chosen)
+    taken = [one for one in running.listeners() if one.port in chosen and not _ours(one.pid, agent)]
+    if taken:
+        some = ", ".join(f"{one.port} by {one}" for one in taken[:_SHOWN])
+        more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
+        fact = f"of engine_ports {chosen} {len(taken)} are in use by other programs: {some}{more}"
+        yield warning("ports", fact, "move those, or choose another range with engine_ports:")
+
+
+def _ours(pid: int | None, agent: int | None) -> bool:
+    """An engine's port, or one at which the agent listens for routers to try; or we are not told whose."""
+    return pid is None or pid == agent or running.is_engine(pid)

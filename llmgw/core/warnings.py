@@ -1,0 +1,389 @@
+"""What about a node should an operator mend? A typed warning with its numbers, in words, and what to do.
+
+A warning never keeps a replica away; what does is a refusal. One class a warning; `code` is stable (JSON, wire, metric
+label, docs anchor). `symptoms.py` finds them.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from llmgw.core.names import ReplicaId, ShardId
+from llmgw.core.units import Bytes, age, size
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginesExposed:
+    """Engines listen on the node's address."""
+
+    code: ClassVar[str] = "engines_exposed"
+    fix: ClassVar[str] = "exposure: loopback in server.yaml"
+
+    def __str__(self) -> str:
+        return "its engines listen on its address in plain HTTP, with a key each"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochAhead:
+    """The agent has obeyed a later control plane than this one."""
+
+    code: ClassVar[str] = "epoch_ahead"
+    obeyed: int
+    ours: int
+
+    def __str__(self) -> str:
+        return f"its agent obeyed epoch {self.obeyed}, ours is {self.ours}: it will not obey us"
+
+    @property
+    def fix(self) -> str:
+        return f"restart llmgwd once the time is past {self.obeyed} s since 1970: its epoch is the time of its start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFails:
+    """The node has an engine and saw it fail; the text is the node's own."""
+
+    code: ClassVar[str] = "engine_broken"
+    engine: str
+    text: str
+    fix: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return f"{self.engine}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRunning:
+    """Replicas that were found on the node and adopted."""
+
+    code: ClassVar[str] = "adopted"
+    replicas: tuple[ReplicaId, ...]
+    fix: ClassVar[str] = "llmgw ctl scale MODEL N takes them as ordinary ones"
+
+    def __str__(self) -> str:
+        return f"{_some(self.replicas)} found running, not placed by this control plane"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayEngines:
+    """Engines of ours that run unasked."""
+
+    code: ClassVar[str] = "stray_engine"
+    shards: tuple[ShardId, ...]
+    fix: ClassVar[str] = "stop it by hand on the node"
+
+    def __str__(self) -> str:
+        return f"{_some(self.shards)} running that was not ordered; it gets no requests"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedMachine:
+    """The node describes a recorded machine in its own place."""
+
+    code: ClassVar[str] = "recorded_machine"
+    directory: str
+    fix: ClassVar[str] = "for demos and tests only: take discovery_root: out of its agent.yaml"
+
+    def __str__(self) -> str:
+        return f"it describes the machine recorded in {self.directory}, not its own"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoAvx2:
+    """An x86 processor without the vector extension that engines are built for."""
+
+    code: ClassVar[str] = "no_avx2"
+    virtualization: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"no AVX2 ({self.model or 'unknown processor'}): engines are several times slower, or die when they load"
+
+    @property
+    def fix(self) -> str:
+        around, _, below = self.virtualization.partition(" on ")
+        if (below or around) in ("", "none") or (not below and around.startswith("container")):
+            return "this processor has none; use the node for small models, or not for engines"
+        return "the VM's CPU type hides it: set it to host (Proxmox: cpu: host, libvirt: mode='host-passthrough')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSkew:
+    """The node's clock differs from the control plane's."""
+
+    code: ClassVar[str] = "clock_skew"
+    seconds: float
+    """Positive: the node's clock is behind."""
+    fix: ClassVar[str] = "set up NTP on both (chrony, systemd-timesyncd): certificates are judged by the clock"
+
+    def __str__(self) -> str:
+        way = "behind" if self.seconds > 0 else "ahead of"
+        return f"its clock is {abs(self.seconds):.0f} s {way} the control plane's"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryShrunk:
+    """The node has less RAM than it once registered with."""
+
+    code: ClassVar[str] = "memory_shrunk"
+    now: Bytes
+    registered: Bytes
+
+    def __str__(self) -> str:
+        return f"memory is {size(self.now)}, it registered with {size(self.registered)}"
+
+    @property
+    def fix(self) -> str:
+        return "look for a failed module or a shrunk VM; if it is meant, say so with memory: in its agent.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedDiffers:
+    """What agent.yaml states is not what was measured; the stated value holds."""
+
+    code: ClassVar[str] = "by_hand_differs"
+    field: str
+    stated: str
+    measured: str
+
+    def __str__(self) -> str:
+        return f"{self.field} is {self.stated} by hand, {self.measured} was measured"
+
+    @property
+    def fix(self) -> str:
+        return f"correct {self.field}: in its agent.yaml, or take it out so that the measured value holds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProbeFailed:
+    """The GPU tool failed, or lists fewer than there are: what is not listed is not known. The text is the tool's."""
+
+    code: ClassVar[str] = "gpu_probe_failed"
+    text: str
+    fix: ClassVar[str] = "run the tool on the node; after a driver update, reboot it"
+
+    def __str__(self) -> str:
+        return f"GPUs: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuGone:
+    """A GPU that was there and is not any more."""
+
+    code: ClassVar[str] = "gpu_gone"
+    name: str
+    uuid: str
+    fix: ClassVar[str] = "look for Xid in the kernel's log and at its power and seat; a reboot may bring it back"
+
+    def __str__(self) -> str:
+        return f"{self.name or 'a GPU'} ({self.uuid or 'without uuid'}) was there and is gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHeld:
+    """A process that is no engine of ours holds memory of a GPU."""
+
+    code: ClassVar[str] = "gpu_held"
+    gpu: int | None
+    """Its index; None for one that is not listed."""
+    pid: int
+    command: str
+    memory: Bytes | None
+
+    def __str__(self) -> str:
+        held = "memory" if self.memory is None else size(self.memory)
+        of = "a GPU" if self.gpu is None else f"GPU {self.gpu}"
+        return f"pid {self.pid} ({self.command or 'unknown'}) holds {held} of {of} and is no engine of ours"
+
+    @property
+    def fix(self) -> str:
+        return f"end it (kill {self.pid}), or let it finish"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSubnetManager:
+    """An InfiniBand port whose link is up and that no subnet manager has set up."""
+
+    code: ClassVar[str] = "no_subnet_manager"
+    adapter: str
+    fix: ClassVar[str] = "start a subnet manager on this fabric (opensm on one of its nodes, or its switch's own)"
+
+    def __str__(self) -> str:
+        return f"{self.adapter}: link is up but no subnet manager answers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricPortDown:
+    """An adapter that agent.yaml puts on a fabric has no link."""
+
+    code: ClassVar[str] = "fabric_port_down"
+    fabric: str
+    adapter: str
+    state: str
+    fix: ClassVar[str] = "look at its cable, its switch and `ip link`"
+
+    def __str__(self) -> str:
+        return f"{self.adapter} on fabric {self.fabric} is {self.state}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterAbsent:
+    """An adapter that agent.yaml puts on a fabric is not there."""
+
+    code: ClassVar[str] = "adapter_absent"
+    fabric: str
+    adapter: str
+    present: tuple[str, ...]
+
+    def __str__(self) -> str:
+        there = f"there are {', '.join(self.present[:8])}" if self.present else "there is none"
+        return f"fabric {self.fabric} names adapter {self.adapter}, which is not there; {there}"
+
+    @property
+    def fix(self) -> str:
+        return f"correct fabrics: {{{self.fabric}: […]}} in its agent.yaml, or load the adapter's driver"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptersUnknown:
+    """Adapters could not be looked at."""
+
+    code: ClassVar[str] = "adapter_probe_failed"
+    text: str
+    fix: ClassVar[str] = "load the RDMA driver (modprobe mlx5_ib, irdma, …); in a container, show it /sys"
+
+    def __str__(self) -> str:
+        return f"fabric adapters are not known: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubnetsDiffer:
+    """Ports under one fabric's name are on different subnets."""
+
+    code: ClassVar[str] = "subnets_differ"
+    fabric: str
+    adapter: str
+    prefix: str
+    other: str
+    """Where the other prefix is: an adapter of this node, or another node."""
+    other_prefix: str
+
+    def __str__(self) -> str:
+        return (
+            f"fabric {self.fabric}: {self.adapter} has GID prefix {self.prefix}, {self.other} has "
+            f"{self.other_prefix}: two subnets"
+        )
+
+    @property
+    def fix(self) -> str:
+        return f"give them two fabric names in fabrics: of agent.yaml, or put both on {self.fabric}'s subnet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateEnds:
+    """The node's certificate ends soon, or has."""
+
+    code: ClassVar[str] = "certificate_ends"
+    seconds: float
+    """From now."""
+    fix: ClassVar[str] = "issue a new one: llmgw pki issue NODE --role agent"
+
+    def __str__(self) -> str:
+        if self.seconds <= 0:
+            return f"its certificate ended {age(-self.seconds)} ago"
+        days = self.seconds / 86400
+        return f"its certificate ends in {f'{days:.0f} days' if days >= 2 else age(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskNearlyFull:
+    """Little is left on a filesystem of ours."""
+
+    code: ClassVar[str] = "disk_nearly_full"
+    directory: str
+    free: Bytes
+    total: Bytes
+    fix: ClassVar[str] = "free some space there, or name another directory in its agent.yaml"
+
+    def __str__(self) -> str:
+        return f"{self.directory}: {size(self.free)} of {size(self.total)} free"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUnknown:
+    """A directory of ours that does not answer."""
+
+    code: ClassVar[str] = "disk_unknown"
+    directory: str
+    text: str
+    fix: ClassVar[str] = "mount it, make it, or name another directory in its agent.yaml"
+
+    def __str__(self) -> str:
+        return f"{self.directory}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterCannotReach:
+    """A router does not reach the node."""
+
+    code: ClassVar[str] = "router_cannot_reach"
+    router: str
+    address: str
+    port: int
+    error: str
+    fix: ClassVar[str] = "open its engine_ports to the routers, or set address: in its agent.yaml"
+
+    def __str__(self) -> str:
+        return f"router {self.router} does not reach {_where(self.address, self.port)}: {self.error}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWarning:
+    """A warning of a newer version: its words are known, its type is not."""
+
+    code: str
+    text: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+NodeWarning = (
+    EnginesExposed
+    | EpochAhead
+    | EngineFails
+    | FoundRunning
+    | StrayEngines
+    | RecordedMachine
+    | NoAvx2
+    | ClockSkew
+    | MemoryShrunk
+    | StatedDiffers
+    | GpuProbeFailed
+    | GpuGone
+    | GpuHeld
+    | NoSubnetManager
+    | FabricPortDown
+    | AdapterAbsent
+    | AdaptersUnknown
+    | SubnetsDiffer
+    | CertificateEnds
+    | DiskNearlyFull
+    | DiskUnknown
+    | RouterCannotReach
+    | OtherWarning
+)
+
+DERIVED = ("code", "text", "fix")
+"""Written on the wire beside the typed form for a reader that does not know the type; only that one reads them."""
+
+
+def _where(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    shown = ", ".join(sorted(names)[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

@@ -1,0 +1,16 @@
+"""How do many names, or a node's own long words, fit into one line?"""
+
+from collections.abc import Sequence
+
+_WORDS = 200
+
+
+def cut(text: str) -> str:
+    """The text, at most 200 characters of it, the last one `…` when some were cut."""
+    return text if len(text) <= _WORDS else text[: _WORDS - 1] + "…"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """`a, b, c and 4 more`: at most so many of the names, in their order, and not more than `cut` leaves of them."""
+    shown = cut(", ".join(names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,83 @@
+"""A node's own description as checks: the facts, and each of its warnings with what to do."""
+
+from dataclasses import replace
+
+import pytest
+
+from llmgw.cli.examine.machine import described
+from llmgw.core import facts
+from llmgw.core.checks import Result
+from llmgw.core.facts import Cpu, Disk, Fabric, FabricAdapter, Gpu, Inventory, LinkLayer, PortState
+from llmgw.core.units import GIB, Bytes
+
+NOW = 1_800_000_000.0
+GOOD = Inventory(
+    os="Debian GNU/Linux 12 (bookworm)",
+    kernel="6.1.0",
+    arch="x86_64",
+    virtualization="kvm",
+    cpu=Cpu(model="AMD EPYC", cores=8, features=("avx", "avx2")),
+    memory=Bytes(64 * GIB),
+    disks=(Disk(directory="/var/lib/llmgw-agent", uses=("state",), total=Bytes(100 * GIB), free=Bytes(50 * GIB)),),
+    gpus=(Gpu(index=0, uuid="GPU-1", name="NVIDIA H100", memory=Bytes(80 * GIB), driver="550.54.14"),),
+    adapters=(
+        FabricAdapter(
+            name="mlx5_0", link_layer=LinkLayer.INFINIBAND, state=PortState.ACTIVE, rate="100 Gb/sec (2X HDR)"
+        ),
+    ),
+    fabrics=(Fabric(name="ib-a", adapters=("mlx5_0",)),),
+)
+
+
+def said(inventory: Inventory) -> list[str]:
+    return [f"{one.result.value} {one.name}: {one.fact}" for one in described(inventory, NOW)]
+
+
+def test_a_good_machine_is_told_in_its_facts():
+    assert said(GOOD) == [
+        "ok machine: Debian GNU/Linux 12 (bookworm), kernel 6.1.0, x86_64, kvm",
+        "ok processor: AMD EPYC, 8 cores; vector extensions: avx, avx2",
+        "ok memory: 64 GiB for engines",
+        "ok gpu: GPU 0: NVIDIA H100, 80 GiB, driver 550.54.14",
+        "ok fabric: mlx5_0 port 1: InfiniBand ACTIVE, 100 Gb/sec (2X HDR)",
+        "ok disk: /var/lib/llmgw-agent: 50 GiB of 100 GiB free",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"cpu": Cpu(cores=2, features=("avx",))}, "warning processor: no AVX2"),
+        ({"gpu_problem": "nvidia-smi: exit status 9"}, "fault gpu: GPUs"),
+        ({"fabrics": (Fabric(name="ib-a", adapters=("mlx5_7",)),)}, "fault fabric: fabric ib-a names adapter mlx5_7"),
+        ({"adapters": (replace(GOOD.adapters[0], state=PortState.INIT),)}, "warning fabric: mlx5_0: link is up but no"),
+        ({"disks": (Disk(directory="/w", total=Bytes(GIB), free=Bytes(1)),)}, "warning disk: /w: 1 B of 1 GiB free"),
+        ({"disks": (Disk(directory="/w", problem="is not there"),)}, "fault disk: /w: is not there"),
+        ({"recorded": "/m"}, "warning machine: it describes the machine recorded in /m"),
+        (
+            {"gpu_holders": (facts.GpuHolder(gpu="GPU-1", pid=7, command="python3", memory=Bytes(GIB)),)},
+            "warning gpu: pid 7 (python3) holds 1 GiB of GPU 0",
+        ),
+        (
+            {"by_hand": (facts.ByHand(field="memory", stated="1 GiB", measured="64 GiB", differs=True),)},
+            "warning by hand: memory is 1 GiB by hand, 64 GiB was measured",
+        ),
+    ],
+)
+def test_each_symptom_is_a_check_with_what_to_do(change: dict[str, object], line: str):
+    inventory = replace(GOOD, **change)  # type: ignore[arg-type]
+    (found,) = [one for one in described(inventory, NOW) if one.result is not Result.OK]
+    assert f"{found.result.value} {found.name}: {found.fact}".startswith(line)
+    assert found.fix
+
+
+def test_the_certificates_end_is_left_to_the_check_of_certificates():
+    assert said(replace(GOOD, certificate_ends=NOW - 1)) == said(GOOD)
+
+
+def test_what_is_not_there_is_said():
+    bare = replace(GOOD, gpus=(), adapters=(), fabrics=(), memory_limit=Bytes(4 * GIB))
+    assert {"ok gpu: none", "ok fabric: no adapter"} <= set(said(bare))
+    assert "ok memory: 64 GiB for engines, limited by its control group to 4 GiB" in said(bare)
+    failed = replace(bare, gpu_problem="x", adapter_problem="y")
+    assert not {"ok gpu: none", "ok fabric: no adapter"} & set(said(failed))
