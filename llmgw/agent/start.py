@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from llmgw.agent.discovery import memory
+from llmgw.agent.discovery.root import Root
 from llmgw.agent.engines.adapter import Place
 from llmgw.agent.engines.check import Room, check
 from llmgw.agent.engines.probe import ADAPTERS
@@ -88,7 +89,9 @@ class Starter:
         await self._survey.described.wait()
         engine, adapter = self._survey.engine(order.profile.engine), ADAPTERS.get(order.profile.engine)
         total = self._survey.inventory.memory if self._survey.inventory else Bytes(0)
-        room = Room(total=total, available=memory.available(self._survey.root))
+        # A recorded machine says how large it is; what can be had is bounded by this one all the same.
+        available = min(memory.available(root) for root in (self._survey.root, Root()))
+        room = Room(total=total, available=available)
         try:
             async with asyncio.timeout(_STORAGE_TIMEOUT):
                 await aside(check, order, engine, adapter, room)

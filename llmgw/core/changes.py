@@ -169,7 +169,7 @@ def _turned(what: str, before: str, after: str) -> Iterator[str]:
 
 def _size(count: Bytes | None) -> str:
     """Some pages more or less are no other size."""
-    return "" if count is None else size(count).replace(".0 ", " ")
+    return "" if count is None else size(count)
 
 
 def _quota(quota: float | None) -> str:

@@ -15,7 +15,8 @@ def size(count: int) -> str:
     for unit, word in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(count) >= unit:
             value = count / unit
-            return f"{value:.0f} {word}" if value >= 100 or value == int(value) else f"{value:.1f} {word}"
+            text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}".removesuffix(".0")
+            return f"{text} {word}"
     return f"{count} B"
 
 

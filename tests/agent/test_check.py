@@ -76,7 +76,7 @@ def test_split_weights_count_in_all_their_parts(tmp_path: Path):
     for part in (1, 2):
         (tmp_path / f"m-0000{part}-of-00002.gguf").write_bytes(b"GGUF" + bytes(MIB))
     text = refusal(tmp_path / "m-00001-of-00002.gguf", memory=Bytes(MIB))
-    assert text == "memory: the weights are 2.0 MiB, the profile says 1 MiB"
+    assert text == "memory: the weights are 2 MiB, the profile says 1 MiB"
 
 
 def test_weights_and_prompt_cache_must_fit_what_is_reserved(gguf: Path):

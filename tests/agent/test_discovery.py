@@ -10,7 +10,7 @@ import pytest
 from llmgw.agent.discovery import certificate, memory
 from llmgw.agent.discovery.address import address_towards
 from llmgw.agent.discovery.inventory import inventory
-from llmgw.agent.discovery.root import Root, root_of
+from llmgw.agent.discovery.root import MOST, Root, root_of
 from llmgw.agent.discovery.usage import load, usage
 from llmgw.agent.engines.probe import probe
 from llmgw.agent.launch import pids
@@ -112,3 +112,11 @@ async def test_what_a_tool_leaves_behind_is_ended_with_it(tmp_path: Path):
     if (started := pids.started_at(pid)) is not None:
         async with asyncio.timeout(5):
             await pids.gone(pid, started)
+
+
+def test_a_file_is_read_whatever_the_kernel_makes_of_large_reads_and_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    assert Root().text("proc/sys/kernel/osrelease") == os.uname().release
+    os.mkfifo(tmp_path / "pipe")
+    assert Root.recorded(tmp_path).text("pipe") == ""
+    (tmp_path / "long").write_bytes(b"x" * (MOST + 1))
+    assert len(Root.recorded(tmp_path).text("long")) == MOST

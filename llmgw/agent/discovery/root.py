@@ -7,12 +7,14 @@ Every read is bounded; what is missing, unreadable or not text is "not said", ne
 import os
 import shutil
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 
 from llmgw.config.agent import AgentConfig
 
 MOST = 4 << 20
 """Bytes read of one file: /proc/cpuinfo of 512 processors is 800 kB."""
+_PIECE = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,9 @@ class Root:
     def text(self, name: str) -> str:
         """What the file holds, without the whitespace around it; empty when it cannot be read."""
         try:
-            with self.at(name).open("rb") as file:
-                return file.read(MOST).decode("utf-8", "replace").strip()
+            # Not to wait for a writer, should a pipe stand there.
+            with open(os.open(self.at(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
+                return _read(file).decode("utf-8", "replace").strip()
         except (OSError, ValueError):  # a name with a NUL in it is a ValueError
             return ""
 
@@ -65,6 +68,14 @@ class Root:
     def tool(self, name: str) -> str | None:
         """The path of a program on the machine's PATH, None when it has none."""
         return shutil.which(name, path=self.search)
+
+
+def _read(file: FileIO) -> bytes:
+    """Piece by piece: for a file of /proc/sys the kernel allocates as much as is asked for at once, or refuses."""
+    kept = bytearray()
+    while len(kept) < MOST and (piece := file.read(_PIECE)):
+        kept += piece
+    return bytes(kept[:MOST])
 
 
 def root_of(config: AgentConfig) -> Root:
