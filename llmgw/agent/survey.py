@@ -17,7 +17,8 @@ from llmgw.agent.news import News
 from llmgw.agent.patience import PAUSE, Grievance
 from llmgw.agent.worth_telling import worth_telling
 from llmgw.config.agent import AgentConfig
-from llmgw.core.facts import Engines, Inventory, Usage
+from llmgw.core.facts import Engines
+from llmgw.core.inventory import Inventory, Usage
 from llmgw.host import clock
 
 _log = logging.getLogger(__name__)

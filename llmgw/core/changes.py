@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from llmgw.core.facts import ByHand, Disk, FabricAdapter, Gpu, GpuVendor, Inventory, PortState
+from llmgw.core.inventory import ByHand, Disk, FabricAdapter, Gpu, GpuVendor, Inventory, PortState
 from llmgw.core.symptoms import nearly_full
 from llmgw.core.units import Bytes, several, size
 from llmgw.core.words import cut, some

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from llmgw.core.facts import FabricAdapter, Gpu, GpuHolder, Inventory, PortState, Usage
+from llmgw.core.inventory import FabricAdapter, Gpu, GpuHolder, Inventory, PortState, Usage
 from llmgw.core.sheet import Group, Line, table
 from llmgw.core.symptoms import DEFAULT_PREFIX, adapter_named
 from llmgw.core.units import several, size

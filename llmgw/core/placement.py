@@ -10,7 +10,8 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from llmgw.core.facts import EngineReport, Inventory, Profile
+from llmgw.core.facts import EngineReport, Profile
+from llmgw.core.inventory import Inventory
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.refusals import (
     AddressNotTried,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from llmgw.core import devices
 from llmgw.core.devices import bar
-from llmgw.core.facts import Cpu, Disk, Inventory, NumaNode
 from llmgw.core.hosts import host_port
+from llmgw.core.inventory import Cpu, Disk, Inventory, NumaNode
 from llmgw.core.sheet import Group, Line, listed, table
 from llmgw.core.state import NodeState
 from llmgw.core.symptoms import nearly_full

@@ -9,8 +9,9 @@ from dataclasses import replace
 from llmgw.core import described, shards, skew
 from llmgw.core.effects import Answer, EndSession
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Accepted, Gpu, Refused, Registration, Usage, Want
+from llmgw.core.facts import Accepted, Refused, Registration, Want
 from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported
+from llmgw.core.inventory import Gpu, Usage
 from llmgw.core.ledger import Ledger
 from llmgw.core.liveness import state_at
 from llmgw.core.names import NodeName

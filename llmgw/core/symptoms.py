@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from llmgw.core.facts import Disk, Fabric, FabricAdapter, Inventory, LinkLayer, PortState
+from llmgw.core.inventory import Disk, Fabric, FabricAdapter, Inventory, LinkLayer, PortState
 from llmgw.core.units import GIB, Bytes
 from llmgw.core.warnings import (
     AdapterAbsent,

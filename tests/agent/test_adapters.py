@@ -14,18 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgw.agent.discovery import pci
-from llmgw.agent.discovery.adapters import (
-    ADAPTERS,
-    LENGTH,
-    MOST,
-    adapters,
-    gid,
-    link_layer,
-    port_state,
-    word,
-)
+from llmgw.agent.discovery.adapters import ADAPTERS, LENGTH, MOST, adapters, gid, link_layer, port_state, word
 from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import FabricAdapter, Gpu, LinkLayer, PortState
+from llmgw.core.inventory import FabricAdapter, Gpu, LinkLayer, PortState
 from tests.agent import recorded
 
 CLASS = ADAPTERS.lstrip("/")

@@ -18,7 +18,7 @@ from llmgw.agent.discovery.holders import MOST, Held, foreign
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.launch import pids
 from llmgw.agent.run import Ran
-from llmgw.core.facts import Gpu
+from llmgw.core.inventory import Gpu
 from llmgw.core.units import GIB, MIB, Bytes
 from tests.agent import recorded
 

@@ -10,7 +10,7 @@ from llmgw.core import placement
 from llmgw.core.effects import EndSession, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.errors import TooMany, UnknownModel
 from llmgw.core.events import EventKind
-from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Gpu, Heartbeat, Refused, Report, Usage, Want
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Refused, Report, Want
 from llmgw.core.inputs import (
     AgentBeat,
     AgentGone,
@@ -21,6 +21,7 @@ from llmgw.core.inputs import (
     ScaleModel,
     Tick,
 )
+from llmgw.core.inventory import Gpu, Usage
 from llmgw.core.names import ShardId
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, RefusedByNode, Verdict, WillNotObey
 from llmgw.core.shard import ShardState

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from llmgw.core.facts import (
+from llmgw.core.inventory import (
     ByHand,
     Cpu,
     Disk,

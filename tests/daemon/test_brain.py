@@ -11,8 +11,9 @@ from llmgw.core.cluster import Cluster
 from llmgw.core.effects import SendDesired
 from llmgw.core.errors import ControlFault, UnknownModel, Unreachable
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Accepted, Desired, Heartbeat, Report, ShardReport, Usage, Want
+from llmgw.core.facts import Accepted, Desired, Heartbeat, Report, ShardReport, Want
 from llmgw.core.inputs import AgentBeat, AgentGone, AgentReported, AgentTurnedAway, ScaleModel, Tick
+from llmgw.core.inventory import Usage
 from llmgw.core.names import NodeName
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB

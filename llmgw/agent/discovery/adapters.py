@@ -12,7 +12,7 @@ from dataclasses import replace
 from llmgw.agent.discovery import bus, pci
 from llmgw.agent.discovery.bus import DEVICES
 from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import FabricAdapter, Gpu, LinkLayer, PortState
+from llmgw.core.inventory import FabricAdapter, Gpu, LinkLayer, PortState
 from llmgw.core.units import several
 
 ADAPTERS = "/sys/class/infiniband"

@@ -14,7 +14,7 @@ from llmgw.agent.discovery.holders import Held, foreign
 from llmgw.agent.discovery.numbers import whole
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.run import Ran, run
-from llmgw.core.facts import Gpu, GpuVendor
+from llmgw.core.inventory import Gpu, GpuVendor
 from llmgw.core.units import GIB, NONE, Bytes, several
 
 DRIVER = "amdgpu"

@@ -8,7 +8,7 @@ from llmgw.agent.discovery.groups import around
 from llmgw.agent.discovery.numbers import processors, whole
 from llmgw.agent.discovery.parts import part_name
 from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import Cpu
+from llmgw.core.inventory import Cpu
 
 CPUINFO = "proc/cpuinfo"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from llmgw.agent.discovery.root import Root
 from llmgw.config.agent import AgentConfig
-from llmgw.core.facts import Disk
+from llmgw.core.inventory import Disk
 from llmgw.core.units import NONE, Bytes
 
 WEIGHTS = Path("/var/lib/llmgw-weights")

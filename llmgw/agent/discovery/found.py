@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from llmgw.core.facts import Gpu, GpuHolder
+from llmgw.core.inventory import Gpu, GpuHolder
 from llmgw.core.units import Bytes
 
 MOST_CARDS, MOST_PARTS = 64, 8

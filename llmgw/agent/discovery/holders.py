@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from llmgw.agent.discovery.bus import contained
 from llmgw.agent.discovery.found import LONGEST
 from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import GpuHolder
+from llmgw.core.inventory import GpuHolder
 from llmgw.core.units import Bytes
 
 MOST = 64

@@ -10,7 +10,7 @@ from llmgw.agent.discovery.found import Gpus
 from llmgw.agent.discovery.holders import foreign
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.run import Ran, run
-from llmgw.core.facts import Gpu
+from llmgw.core.inventory import Gpu
 from llmgw.core.units import NONE, Bytes, several
 
 _MEANING = {

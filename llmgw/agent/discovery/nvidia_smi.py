@@ -10,7 +10,7 @@ from llmgw.agent.discovery import bus
 from llmgw.agent.discovery.found import LONGEST, MOST_CARDS, MOST_PARTS
 from llmgw.agent.discovery.holders import LARGEST_PID, Held
 from llmgw.agent.discovery.numbers import MOST, whole
-from llmgw.core.facts import Gpu
+from llmgw.core.inventory import Gpu
 from llmgw.core.units import MIB, Bytes
 
 TOOL = "nvidia-smi"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from llmgw.core import warnings
 from llmgw.core.checks import Check, fault, ok, warning
-from llmgw.core.facts import FabricAdapter, Gpu, Inventory
+from llmgw.core.inventory import FabricAdapter, Gpu, Inventory
 from llmgw.core.symptoms import of_inventory
 from llmgw.core.units import size
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from llmgw.cli.examine.found import AS_ROOT, owner, user, words
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
-from llmgw.core.facts import Disk
+from llmgw.core.inventory import Disk
 from llmgw.core.symptoms import nearly_full
 from llmgw.core.units import Bytes, size
 

@@ -5,9 +5,19 @@ from dataclasses import replace
 import pytest
 
 from llmgw.cli.examine.machine import described
-from llmgw.core import facts
 from llmgw.core.checks import Result
-from llmgw.core.facts import Cpu, Disk, Fabric, FabricAdapter, Gpu, Inventory, LinkLayer, PortState
+from llmgw.core.inventory import (
+    ByHand,
+    Cpu,
+    Disk,
+    Fabric,
+    FabricAdapter,
+    Gpu,
+    GpuHolder,
+    Inventory,
+    LinkLayer,
+    PortState,
+)
 from llmgw.core.units import GIB, Bytes
 
 NOW = 1_800_000_000.0
@@ -55,11 +65,11 @@ def test_a_good_machine_is_told_in_its_facts():
         ({"disks": (Disk(directory="/w", problem="is not there"),)}, "fault disk: /w: is not there"),
         ({"recorded": "/m"}, "warning machine: it describes the machine recorded in /m"),
         (
-            {"gpu_holders": (facts.GpuHolder(gpu="GPU-1", pid=7, command="python3", memory=Bytes(GIB)),)},
+            {"gpu_holders": (GpuHolder(gpu="GPU-1", pid=7, command="python3", memory=Bytes(GIB)),)},
             "warning gpu: pid 7 (python3) holds 1 GiB of GPU 0",
         ),
         (
-            {"by_hand": (facts.ByHand(field="memory", stated="1 GiB", measured="64 GiB", differs=True),)},
+            {"by_hand": (ByHand(field="memory", stated="1 GiB", measured="64 GiB", differs=True),)},
             "warning by hand: memory is 1 GiB by hand, 64 GiB was measured",
         ),
     ],
