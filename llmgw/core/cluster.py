@@ -192,7 +192,7 @@ class Cluster:
                 sessions.registered(self._ledger, happened)
                 attempts.registered(self._ledger, happened.registration.node, happened.session)
             case AgentTurnedAway():
-                self._ledger.emit(EventKind.NODE_REFUSED, happened.node, happened.text)
+                sessions.turned_away(self._ledger, happened)
             case AgentBeat():
                 sessions.beat(self._ledger, happened)
             case AgentReported():

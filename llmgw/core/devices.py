@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from llmgw.core.inventory import FabricAdapter, Gpu, GpuHolder, Inventory, PortState, Usage
+from llmgw.core.inventory import FabricAdapter, Gpu, GpuHolder, Inventory, PortState, Usage, adapter_named, port_name
 from llmgw.core.sheet import Group, Line, table
-from llmgw.core.symptoms import DEFAULT_PREFIX, adapter_named
+from llmgw.core.symptoms import DEFAULT_PREFIX
 from llmgw.core.units import several, size
 
 BAR = 8
@@ -131,7 +131,7 @@ def _fabrics(inventory: Inventory) -> dict[tuple[str, int], str]:
 
 def _adapter(port: FabricAdapter, fabric: str, inventory: Inventory, wide: bool) -> Line:
     cells = (
-        f"{port.name}:{port.port}",
+        port_name(port),
         port.link_layer.value,
         _port_state(port),
         port.rate,

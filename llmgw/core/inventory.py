@@ -202,3 +202,23 @@ class Usage:
     """One-minute load average."""
     gpu_used: tuple[Bytes, ...] = ()
     """Memory in use of each GPU, in the inventory's order, by the last probe; 0 where the tool does not say."""
+
+
+# --- reading it -------------------------------------------------------------------------------------------------
+
+
+def memory_stated(inventory: Inventory) -> bool:
+    """Whether its memory is what agent.yaml states."""
+    return any(one.field == "memory" for one in inventory.by_hand)
+
+
+def adapter_named(inventory: Inventory, named: str) -> FabricAdapter | None:
+    """The port that agent.yaml means by `mlx5_0` (its first) or `mlx5_0:2`."""
+    name, _, port = named.partition(":")
+    ports = [one for one in inventory.adapters if one.name == name and (not port or str(one.port) == port)]
+    return min(ports, key=lambda one: one.port, default=None)
+
+
+def port_name(port: FabricAdapter) -> str:
+    """As agent.yaml names it: `mlx5_0`, and `mlx5_0:2` for its second port."""
+    return port.name if port.port == 1 else f"{port.name}:{port.port}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from llmgw.core.facts import EngineReport, Profile
-from llmgw.core.inventory import Inventory
+from llmgw.core.inventory import Inventory, memory_stated
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.refusals import (
     AddressNotTried,
@@ -132,7 +132,7 @@ def usable(inventory: Inventory) -> Bytes:
     What agent.yaml states is taken whole. Of what was measured a tenth, at most 1 GiB, stays with the system: an
     engine that the kernel kills for memory serves nobody.
     """
-    if any(one.field == "memory" for one in inventory.by_hand):
+    if memory_stated(inventory):
         return inventory.memory
     return Bytes(inventory.memory - min(inventory.memory // 10, GIB))
 

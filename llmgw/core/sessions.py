@@ -10,7 +10,7 @@ from llmgw.core import described, shards, skew
 from llmgw.core.effects import Answer, EndSession
 from llmgw.core.events import EventKind
 from llmgw.core.facts import Accepted, Refused, Registration, Want
-from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported
+from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported, AgentTurnedAway
 from llmgw.core.inventory import Gpu, Usage
 from llmgw.core.ledger import Ledger
 from llmgw.core.liveness import state_at
@@ -53,6 +53,12 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
         Answer(come.session, Accepted(cluster=ledger.settings.cluster, epoch=ledger.epoch, heartbeat=ledger.beat))
     )
     shards.take(ledger, node.name, registration.shards)
+
+
+def turned_away(ledger: Ledger, came: AgentTurnedAway) -> None:
+    """A refused agent tries for ever; that is one event in a while, not one for each try."""
+    if ledger.is_news(came.node, f"certificate of {came.holder}"):
+        ledger.emit(EventKind.NODE_REFUSED, came.node, came.text)
 
 
 def beat(ledger: Ledger, came: AgentBeat) -> None:

@@ -16,8 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from llmgw.core.errors import BadName, LlmgwError, Rejected
-from llmgw.core.hosts import host_name
-from llmgw.core.routing import is_loopback
+from llmgw.core.hosts import host_name, is_loopback
 from llmgw.core.views import Attempt, Noted, Tried
 
 log = logging.getLogger(__name__)

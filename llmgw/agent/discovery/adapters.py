@@ -12,6 +12,7 @@ from dataclasses import replace
 from llmgw.agent.discovery import bus, pci
 from llmgw.agent.discovery.bus import DEVICES
 from llmgw.agent.discovery.root import Root
+from llmgw.core.brief import some
 from llmgw.core.inventory import FabricAdapter, Gpu, LinkLayer, PortState
 from llmgw.core.units import several
 
@@ -53,7 +54,7 @@ def adapters(root: Root, gpus: tuple[Gpu, ...]) -> tuple[tuple[FabricAdapter, ..
             silent.append(device)
         if len(found) > MOST:
             return _beside(root, found[:MOST], gpus), f"more than {MOST} ports, of which the first {MOST} are listed"
-    problems = [f"{_some(silent)} without a port"] if silent else []
+    problems = [f"{some([_clean(name)[:_NAME] for name in silent], _SHOWN)} without a port"] if silent else []
     problems += _driverless(root, {port.pci for port in found})
     return _beside(root, found, gpus), "; ".join(problems)
 
@@ -143,7 +144,7 @@ def _driverless(root: Root, driven: set[str]) -> Iterator[str]:
     ]
     if lacking and not bus.contained(root):
         many = several(len(lacking), "InfiniBand device")
-        yield f"{many} on the PCI bus ({_some(lacking)}) without an RDMA driver: {_way_out(root, lacking[0])}"
+        yield f"{many} on the PCI bus ({some(lacking, _SHOWN)}) without an RDMA driver: {_way_out(root, lacking[0])}"
 
 
 def _way_out(root: Root, address: str) -> str:
@@ -181,11 +182,6 @@ def _text(root: Root, name: str) -> str:
 def _clean(name: str) -> str:
     """A file's name as text: one that is not UTF-8 keeps what is."""
     return os.fsencode(name).decode("utf-8", "replace")[:LENGTH]
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(_clean(name)[:_NAME] for name in names[:_SHOWN]) + more
 
 
 def _in_order(name: str) -> list[str | int]:

@@ -10,6 +10,7 @@ from llmgw.agent.discovery.found import Gpus
 from llmgw.agent.discovery.holders import foreign
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.run import Ran, run
+from llmgw.core.brief import some
 from llmgw.core.inventory import Gpu
 from llmgw.core.units import NONE, Bytes, several
 
@@ -30,6 +31,9 @@ _MEANING = {
 
 _NOT_FOUND = 6
 """Exit status where there is no device: an answer, no failure."""
+
+_NAMED = 3
+"""GPUs that are named in one problem."""
 
 _OURS = ("", "nvidia")
 """Kernel drivers of a GPU that the tool should list. One that is lent to a virtual machine has another (vfio-pci)."""
@@ -123,7 +127,7 @@ def _missing(root: Root, rows: tuple[smi.Row, ...]) -> str:
     if len(rows) >= len(on_bus) or "" in listed or bus.contained(root):
         return ""
     count = several(len(on_bus), "NVIDIA device")
-    return f"{smi.TOOL} lists {len(rows)} of {count} on the PCI bus; missing {_some(lacking)}"
+    return f"{smi.TOOL} lists {len(rows)} of {count} on the PCI bus; missing {some(lacking, _NAMED)}"
 
 
 def _without_tool(root: Root) -> str:
@@ -134,9 +138,5 @@ def _without_tool(root: Root) -> str:
     idle = [card.address for card in bus.cards(root, bus.NVIDIA) if card.driver in (*_OURS, "nouveau")]
     if not idle or within:
         return ""
-    return f"{several(len(idle), 'NVIDIA device')} on the PCI bus ({_some(idle)}) and no {smi.TOOL}: install its driver"
-
-
-def _some(addresses: list[str]) -> str:
-    more = f" and {len(addresses) - 3} more" if addresses[3:] else ""
-    return ", ".join(addresses[:3]) + more
+    many = several(len(idle), "NVIDIA device")
+    return f"{many} on the PCI bus ({some(idle, _NAMED)}) and no {smi.TOOL}: install its driver"

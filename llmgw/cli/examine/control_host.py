@@ -12,7 +12,7 @@ from llmgw.cli.examine.certificate import Wanted, certificate, fingerprint
 from llmgw.cli.examine.control import by_socket, failed
 from llmgw.cli.examine.files import configuration
 from llmgw.cli.examine.found import AS_ROOT, Found, bounded, user
-from llmgw.cli.examine.listening import dialled, free, is_loopback
+from llmgw.cli.examine.listening import dialled, free
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.config.lenient import Lenient
@@ -20,6 +20,7 @@ from llmgw.config.server import ServerConfig
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import BadConfig, LlmgwError
+from llmgw.core.hosts import is_loopback
 from llmgw.core.identity import Role
 from llmgw.daemon import place, schema
 from llmgw.wire import look
@@ -39,7 +40,7 @@ async def control_host(path: Path, seconds: float) -> Found:
     else:
         found.add(await _running(read, pid, seconds))
     listen: Address | None = read.get("listen")
-    found.alone = listen is not None and is_loopback(listen)
+    found.alone = listen is not None and is_loopback(listen.host)
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from llmgw.core import warnings
 from llmgw.core.checks import Check, fault, ok, warning
-from llmgw.core.inventory import FabricAdapter, Gpu, Inventory
+from llmgw.core.inventory import FabricAdapter, Gpu, Inventory, port_name
 from llmgw.core.symptoms import of_inventory
 from llmgw.core.units import size
 
@@ -66,4 +66,4 @@ def _gpu(gpu: Gpu) -> str:
 
 def _adapter(adapter: FabricAdapter) -> str:
     rate = f", {adapter.rate}" if adapter.rate else ""
-    return f"{adapter.name} port {adapter.port}: {adapter.link_layer.value} {adapter.state.value}{rate}"
+    return f"{port_name(adapter)}: {adapter.link_layer.value} {adapter.state.value}{rate}"

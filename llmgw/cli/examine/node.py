@@ -20,6 +20,7 @@ from llmgw.cli.examine.libraries import libraries
 from llmgw.config.agent import AgentConfig, Ports
 from llmgw.config.lenient import Lenient
 from llmgw.config.tls import TlsFiles
+from llmgw.core.brief import some
 from llmgw.core.checks import Check, ok, warning
 from llmgw.core.identity import Role
 
@@ -112,9 +113,8 @@ def _ports(chosen: Ports, agent: int | None) -> Iterator[Check]:
     yield examine.ports(chosen)
     taken = [one for one in running.listeners() if one.port in chosen and not _ours(one.pid, agent)]
     if taken:
-        some = ", ".join(f"{one.port} by {one}" for one in taken[:_SHOWN])
-        more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
-        fact = f"of engine_ports {chosen} {len(taken)} are in use by other programs: {some}{more}"
+        who = some([f"{one.port} by {one}" for one in taken], _SHOWN)
+        fact = f"of engine_ports {chosen} {len(taken)} are in use by other programs: {who}"
         yield warning("ports", fact, "move those, or choose another range with engine_ports:")
 
 

@@ -49,7 +49,7 @@ def test_a_good_machine_is_told_in_its_facts():
         "ok processor: AMD EPYC, 8 cores; vector extensions: avx, avx2",
         "ok memory: 64 GiB for engines",
         "ok gpu: GPU 0: NVIDIA H100, 80 GiB, driver 550.54.14",
-        "ok fabric: mlx5_0 port 1: InfiniBand ACTIVE, 100 Gb/sec (2X HDR)",
+        "ok fabric: mlx5_0: InfiniBand ACTIVE, 100 Gb/sec (2X HDR)",
         "ok disk: /var/lib/llmgw-agent: 50 GiB of 100 GiB free",
     ]
 
