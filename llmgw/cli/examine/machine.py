@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from llmgw.core import warnings
+from llmgw.core import symptoms, warnings
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.inventory import FabricAdapter, Gpu, Inventory, port_name
-from llmgw.core.symptoms import of_inventory
 from llmgw.core.units import size
 
 _MOST = 32
@@ -30,10 +29,10 @@ _NAMES: Mapping[type[warnings.NodeWarning], str] = {
 _FAULTS = (warnings.AdapterAbsent, warnings.GpuProbeFailed, warnings.DiskUnknown)
 
 
-def described(inventory: Inventory, now: float) -> Iterator[Check]:
+def of_inventory(inventory: Inventory, now: float) -> Iterator[Check]:
     """The facts, then what is wrong with them."""
     yield from _facts(inventory)
-    for one in of_inventory(inventory, now):
+    for one in symptoms.of_inventory(inventory, now):
         name = _NAMES.get(type(one))
         if name is not None:
             yield (fault if isinstance(one, _FAULTS) else warning)(name, str(one), one.fix)

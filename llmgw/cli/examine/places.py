@@ -5,7 +5,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from llmgw.cli.examine.found import AS_ROOT, owner, user, words
+from llmgw.agent.patience import words
+from llmgw.cli.examine.user import AS_ROOT, owner, user
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.inventory import Disk
@@ -13,6 +14,8 @@ from llmgw.core.symptoms import nearly_full
 from llmgw.core.units import Bytes, size
 
 _FILES, _DIRECTORY, _DISK = "files", "directory", "disk"
+_OTHERS = 0o077
+"""Of a mode: whatever others than the owner may do."""
 _AGAIN = "make it with `llmgw pki issue`, or name another file under tls:"
 
 
@@ -24,6 +27,11 @@ def tls_files(files: TlsFiles) -> list[Check]:
 def readable(path: Path) -> bool:
     """Whether we may read the file."""
     return os.access(path, os.R_OK, effective_ids=True)
+
+
+def is_key(path: Path) -> bool:
+    """Whether a program may take it for its key: it can be read, and by its owner only."""
+    return readable(path) and not path.stat().st_mode & _OTHERS
 
 
 def _certificate(path: Path) -> Check:
@@ -48,7 +56,7 @@ def _key(path: Path) -> Check:
     mode, whose = seen.st_mode & 0o777, owner(seen.st_uid)
     if not stat.S_ISREG(seen.st_mode):
         return fault(_FILES, f"{path} is no file", _AGAIN)
-    if mode & 0o077:
+    if mode & _OTHERS:
         return fault(
             _FILES, f"{path} has mode {mode:04o}: a private key must be for its owner only", f"chmod 600 {path}"
         )
@@ -94,7 +102,7 @@ def _kept(path: Path, key: str, *, private: bool) -> Check:
     mode = path.stat().st_mode
     if not stat.S_ISDIR(mode):
         return fault(_DIRECTORY, f"{key} {path} is no directory", _elsewhere(key))
-    if private and mode & 0o077:
+    if private and mode & _OTHERS:
         fact = f"{key} {path} has mode {mode & 0o777:04o}: others may look into it"
         return warning(_DIRECTORY, fact, f"chmod 700 {path}")
     return _writable(path, f"{key} {path}", key)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from llmgw.cli.examine.machine import described
+from llmgw.cli.examine.machine import of_inventory
 from llmgw.core.checks import Result
 from llmgw.core.inventory import (
     ByHand,
@@ -40,7 +40,7 @@ GOOD = Inventory(
 
 
 def said(inventory: Inventory) -> list[str]:
-    return [f"{one.result.value} {one.name}: {one.fact}" for one in described(inventory, NOW)]
+    return [f"{one.result.value} {one.name}: {one.fact}" for one in of_inventory(inventory, NOW)]
 
 
 def test_a_good_machine_is_told_in_its_facts():
@@ -76,7 +76,7 @@ def test_a_good_machine_is_told_in_its_facts():
 )
 def test_each_symptom_is_a_check_with_what_to_do(change: dict[str, object], line: str):
     inventory = replace(GOOD, **change)  # type: ignore[arg-type]
-    (found,) = [one for one in described(inventory, NOW) if one.result is not Result.OK]
+    (found,) = [one for one in of_inventory(inventory, NOW) if one.result is not Result.OK]
     assert f"{found.result.value} {found.name}: {found.fact}".startswith(line)
     assert found.fix
 

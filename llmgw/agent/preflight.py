@@ -19,7 +19,7 @@ from llmgw.core.identity import Identity
 from llmgw.core.units import size
 
 
-async def examine(config: AgentConfig, identity: Identity) -> list[Check]:
+async def preflight(config: AgentConfig, identity: Identity) -> list[Check]:
     """The certificate's name, engines that do not run, ports, memory, launcher: all that `--check` looks at."""
     return [
         named(identity, config.node),
@@ -58,9 +58,8 @@ _ENGINE = "run it by hand to see; mend it, or correct engines: in agent.yaml"
 
 def ports(chosen: Ports) -> Check:
     """Whether the kernel gives ports of engines to outgoing connections."""
-    if text := overlap(chosen, ephemeral()):
-        fact, _, fix = text.rpartition("; ")
-        return warning("ports", fact, fix)
+    if fact := overlap(chosen, ephemeral()):
+        return warning("ports", fact, "choose a range outside")
     return ok("ports", f"engine_ports {chosen} are outside the ports that the kernel takes for outgoing connections")
 
 
