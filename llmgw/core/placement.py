@@ -24,6 +24,7 @@ from llmgw.core.refusals import (
     Refusal,
     RefusedByNode,
     UnreachableAddress,
+    Unreached,
     Verdict,
     WillNotObey,
 )
@@ -52,7 +53,7 @@ class Room:
     """Ours; a node that obeyed a later one will not obey us."""
     refused: tuple[str, float] | None = None
     """The node's own words when it would not start this model, and when it is asked again."""
-    unreached: UnreachableAddress | AddressNotTried | None = None
+    unreached: Unreached | None = None
     """What is against the node's address."""
 
 

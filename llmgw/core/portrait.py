@@ -6,10 +6,9 @@ Texts that the node chose are as they came: whoever shows them to a terminal mak
 from collections.abc import Callable, Iterator
 
 from llmgw.core import devices
-from llmgw.core.devices import bar
+from llmgw.core.groups import Group, Line, bar, listed, table
 from llmgw.core.hosts import host_port
 from llmgw.core.inventory import Cpu, Disk, Inventory, NumaNode, memory_stated
-from llmgw.core.sheet import Group, Line, listed, table
 from llmgw.core.state import NodeState
 from llmgw.core.symptoms import nearly_full
 from llmgw.core.units import age, several, size

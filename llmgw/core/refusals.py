@@ -222,6 +222,9 @@ class AddressNotTried:
         return "a router has tried, within seconds"
 
 
+Unreached = UnreachableAddress | AddressNotTried
+"""What is against a node's address."""
+
 Refusal = (
     NodeAway
     | EngineNotProbed

@@ -6,7 +6,7 @@ The newest session of a machine wins. A second machine with a node's name is ref
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llmgw.core import described, shards, skew
+from llmgw.core import descriptions, shards, skew
 from llmgw.core.effects import Answer, EndSession
 from llmgw.core.events import EventKind
 from llmgw.core.facts import Accepted, Refused, Registration, Want
@@ -47,7 +47,7 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
             EventKind.NODE_READY, known.name, f"{_again(known, registration)} after {away}; {_describe(registration)}"
         )
     same = known if known is not None and known.machine == registration.machine else None
-    node = described.take(ledger, same, _node(ledger, known, same, come))
+    node = descriptions.take(ledger, same, _node(ledger, known, same, come))
     ledger.put_node(node)
     ledger.do(
         Answer(come.session, Accepted(cluster=ledger.settings.cluster, epoch=ledger.epoch, heartbeat=ledger.beat))
@@ -87,7 +87,7 @@ def reported(ledger: Ledger, came: AgentReported) -> None:
     before = _heard(ledger, node)
     node = replace(before, engines=report.engines or before.engines, inventory=report.inventory or before.inventory)
     if report.engines is not None or report.inventory is not None:
-        node = described.take(ledger, before, node)
+        node = descriptions.take(ledger, before, node)
     ledger.put_node(node)
     shards.take(ledger, node.name, report.shards)
 
