@@ -26,7 +26,7 @@ async def preflight(config: AgentConfig, identity: Identity) -> list[Check]:
         *await engines(config.engines),
         ports(config.engine_ports),
         *memory_stated(config.memory, root_of(config)),
-        launcher(config.launcher),
+        launcher(config.launcher, has=systemd.running()),
     ]
 
 
@@ -82,12 +82,8 @@ def memory_stated(stated: int | None, root: Root) -> list[Check]:
     ]
 
 
-def launcher(chosen: Launcher, *, has: bool | None = None) -> Check:
-    """Whether what agent.yaml wants engines started by is there.
-
-    `has` is whether the agent would have systemd, None when we are the agent's user and can see for ourselves.
-    """
-    has = systemd.running() if has is None else has
+def launcher(chosen: Launcher, *, has: bool) -> Check:
+    """Whether what agent.yaml wants engines started by is there; `has` is whether the agent has systemd."""
     if chosen is Launcher.SYSTEMD and not has:
         return fault(
             "launcher", "launcher: systemd does not run this machine, or we are not root", "set launcher: session"

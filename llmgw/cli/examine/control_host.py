@@ -54,7 +54,7 @@ def _own(read: Lenient) -> list[Check]:
         found.append(_group(group))
     if (store := read.get("store")) is not None:
         found += _store(store, read.get("cluster") or "")
-        found += places.room(store.parent, "store")
+        found += places.free_space(store.parent, "store")
     return found
 
 

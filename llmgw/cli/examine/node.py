@@ -10,6 +10,7 @@ from pathlib import Path
 from llmgw.agent import preflight
 from llmgw.agent.discovery.inventory import inventory
 from llmgw.agent.discovery.root import root_of
+from llmgw.agent.launch import systemd
 from llmgw.agent.patience import words
 from llmgw.agent.threads import aside
 from llmgw.cli.examine import machine, places, running
@@ -95,9 +96,8 @@ def _own(read: Lenient, config: AgentConfig) -> list[Check]:
     agent, told = _agent(config.state)
     found += [told, *_ports(config.engine_ports, agent)]
     found += preflight.memory_stated(config.memory, root_of(config))
-    # The agent runs as root: whether it would have systemd, root sees as it does.
-    has = None if os.geteuid() == 0 else Path("/run/systemd/system").is_dir()
-    return [*found, preflight.launcher(config.launcher, has=has)]
+    # The agent runs as root, whoever we are.
+    return [*found, preflight.launcher(config.launcher, has=systemd.booted())]
 
 
 def _agent(state: Path) -> tuple[int | None, Check]:

@@ -11,7 +11,8 @@ from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.inventory import Disk
 from llmgw.core.symptoms import nearly_full
-from llmgw.core.units import Bytes, size
+from llmgw.core.units import size
+from llmgw.host.room import nearest, room
 
 _FILES, _DIRECTORY, _DISK = "files", "directory", "disk"
 _OTHERS = 0o077
@@ -79,7 +80,7 @@ def own_directory(path: Path, key: str, *, private: bool) -> list[Check]:
     return _seen(path, key, lambda: [_kept(path, key, private=private)])
 
 
-def room(path: Path, key: str) -> list[Check]:
+def free_space(path: Path, key: str) -> list[Check]:
     """How much is free where the directory is, or will be made."""
     return _seen(path, key, lambda: [_free(path)])
 
@@ -95,7 +96,7 @@ def _seen(path: Path, key: str, look: Callable[[], list[Check]]) -> list[Check]:
 
 def _kept(path: Path, key: str, *, private: bool) -> Check:
     if not os.path.lexists(path):
-        above = _nearest(path)
+        above = nearest(path)
         if not above.is_dir():
             return fault(_DIRECTORY, f"{key} {path} cannot be made: {above} is no directory", _elsewhere(key))
         return _writable(above, f"{key} {path} is not there yet; {above}", key)
@@ -126,16 +127,10 @@ def _writable(path: Path, subject: str, key: str) -> Check:
 
 
 def _free(path: Path) -> Check:
-    seen = os.statvfs(_nearest(path))
-    total, free = Bytes(seen.f_blocks * seen.f_frsize), Bytes(seen.f_bavail * seen.f_frsize)
+    total, free = room(nearest(path))
     fact, fix = f"{path}: {size(free)} of {size(total)} free", "free some space there, or name another directory"
     if total and not free:
         return fault(_DISK, fact, fix)
     if nearly_full(Disk(directory=str(path), total=total, free=free)):
         return warning(_DISK, fact, fix)
     return ok(_DISK, fact)
-
-
-def _nearest(path: Path) -> Path:
-    """The directory, or the innermost one above it that is there."""
-    return next(one for one in (path, *path.parents) if os.path.lexists(one))

@@ -43,7 +43,7 @@ def _own(read: Lenient) -> list[Check]:
         found += certificate(tls, Wanted(roles=(Role.ROUTER,)))
     if (state := read.get("state")) is not None:
         found += places.own_directory(state, "state", private=True)
-        found += places.room(state, "state")
+        found += places.free_space(state, "state")
     return found
 
 
