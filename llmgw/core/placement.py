@@ -10,7 +10,8 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from llmgw.core.facts import EngineReport, Inventory, Profile
+from llmgw.core.facts import EngineReport, Profile
+from llmgw.core.inventory import Inventory, memory_stated
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.refusals import (
     AddressNotTried,
@@ -23,6 +24,7 @@ from llmgw.core.refusals import (
     Refusal,
     RefusedByNode,
     UnreachableAddress,
+    Unreached,
     Verdict,
     WillNotObey,
 )
@@ -51,7 +53,7 @@ class Room:
     """Ours; a node that obeyed a later one will not obey us."""
     refused: tuple[str, float] | None = None
     """The node's own words when it would not start this model, and when it is asked again."""
-    unreached: UnreachableAddress | AddressNotTried | None = None
+    unreached: Unreached | None = None
     """What is against the node's address."""
 
 
@@ -131,7 +133,7 @@ def usable(inventory: Inventory) -> Bytes:
     What agent.yaml states is taken whole. Of what was measured a tenth, at most 1 GiB, stays with the system: an
     engine that the kernel kills for memory serves nobody.
     """
-    if any(one.field == "memory" for one in inventory.by_hand):
+    if memory_stated(inventory):
         return inventory.memory
     return Bytes(inventory.memory - min(inventory.memory // 10, GIB))
 
