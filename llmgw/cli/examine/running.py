@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmgw.agent.launch import pids
-from llmgw.agent.launch.launcher import MARKED
+from llmgw.agent.launch.marks import marks
 
 _LOCKS = Path("/proc/locks")
 _MOST = 4 << 20
@@ -68,8 +68,8 @@ def listeners() -> list[Listener]:
 
 def is_engine(pid: int) -> bool:
     """Whether the process is an engine of an agent of ours, or may be one because we are not told."""
-    words = pids.environment(pid)
-    return not words or any(word.startswith(MARKED) for word in words)
+    environment = pids.environment(pid)
+    return not environment or bool(marks(environment))
 
 
 def on(port: int, everybody: list[Listener]) -> Iterator[Listener]:
