@@ -100,5 +100,8 @@ def test_a_file_is_read_whatever_the_kernel_makes_of_large_reads_and_a_pipe_is_n
     assert Root().text("proc/sys/kernel/osrelease") == os.uname().release
     os.mkfifo(tmp_path / "pipe")
     assert Root.recorded(tmp_path).text("pipe") == ""
+    before = len(os.listdir("/proc/self/fd"))
+    assert Root().text("etc") == ""
+    assert len(os.listdir("/proc/self/fd")) == before
     (tmp_path / "long").write_bytes(b"x" * (MOST + 1))
     assert len(Root.recorded(tmp_path).text("long")) == MOST
