@@ -475,6 +475,7 @@ def _any_machine(text: str) -> Inventory:
         by_hand=(ByHand(field=text, stated=text, measured=text, differs=True),),
         certificate_ends=T0,
         recorded=text,
+        machine_problem=text,
     )
 
 

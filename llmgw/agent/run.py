@@ -4,11 +4,24 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import IO
+
+from llmgw.agent.threads import aside
 
 MOST = 1 << 20
 """Bytes kept of each of its outputs; what comes after is read and dropped."""
+
+_LINGER = 0.2
+"""Seconds that its outputs may stay open once it has ended: whoever holds them then is somebody whom it left behind."""
+_DYING = 0.5
+"""Seconds in which a killed program is gone, unless the kernel holds it."""
+
+_left = dict[tuple[str, ...], subprocess.Popen[bytes]]()
+"""By their words, programs that the kernel held when they were killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +49,113 @@ class Ran:
 
 
 async def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Ran:
-    """Run `argv` to its end; after `timeout` seconds it is killed with all that it started. Never raises OSError.
+    """Run `argv` to its end, or kill it after `timeout` seconds; what it started and left in its process group is
+    killed with it either way. Never raises OSError.
 
-    A program that hangs inside the kernel cannot be killed: it is left behind and its problem reported in time.
+    A program that hangs inside the kernel cannot be killed: it is left behind and its problem reported in time, and it
+    is not started again before it is gone.
     """
+    slow = Ran(None, "", "", problem=f"did not end within {timeout:.0f}s")
+    if _held(tuple(argv)):
+        return slow
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=None if env is None else dict(env),
-            start_new_session=True,
-        )
+        process = _started(argv, env)
     except (OSError, ValueError) as error:
         return Ran(None, "", "", problem=f"cannot be started: {_reason(error)}")
+    ended = asyncio.create_task(aside(_await_end, process.pid), name=f"end of {argv[0]}")
+    outputs = _Outputs(filter(None, (process.stdout, process.stderr)))
     try:
-        async with asyncio.timeout(timeout):
-            out, err, status = await asyncio.gather(_read(process.stdout), _read(process.stderr), process.wait())
-    except TimeoutError:
-        return Ran(None, "", "", problem=f"did not end within {timeout:.0f}s")
+        await asyncio.wait([ended], timeout=timeout)
+        if not ended.done():
+            return slow
+        await outputs.closed(_LINGER)
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    await process.wait()
-    return Ran(status, out, err)
+        _kill_group(process.pid)
+        outputs.close()
+        await asyncio.wait([ended], timeout=_DYING)
+        if ended.done():
+            process.wait()
+        else:
+            ended.cancel()
+            _left[tuple(argv)] = process
+    return Ran(process.returncode, *outputs.texts())
 
 
-async def _read(stream: asyncio.StreamReader | None) -> str:
-    kept = bytearray()
-    while stream is not None and (chunk := await stream.read(65536)):
-        kept += chunk[: MOST - len(kept)]
-    return kept.decode("utf-8", "replace")
+def _started(argv: Sequence[str], env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        start_new_session=True,
+    )
+
+
+def _held(argv: tuple[str, ...]) -> bool:
+    """Whether the kernel still holds a program of these words that was killed."""
+    for words, process in list(_left.items()):
+        if process.poll() is not None:
+            del _left[words]
+    return argv in _left
+
+
+def _await_end(pid: int) -> None:
+    """Wait for its end and leave it a zombie: so its number stays taken, and with it that of its group."""
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(
+        ProcessLookupError, PermissionError
+    ):  # the latter for a program with more rights than ours
+        os.killpg(leader, signal.SIGKILL)
+
+
+class _Outputs:
+    """What comes out of a program's pipes, read as it comes."""
+
+    def __init__(self, pipes: Iterable[IO[bytes]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._kept = {pipe: bytearray() for pipe in pipes}
+        self._open = set(self._kept)
+        self._closed = asyncio.Event()
+        for pipe in self._kept:
+            os.set_blocking(pipe.fileno(), False)
+            self._loop.add_reader(pipe.fileno(), partial(self._read, pipe))
+
+    def texts(self) -> tuple[str, str]:
+        """What was kept of each."""
+        out, err = (kept.decode("utf-8", "replace") for kept in self._kept.values())
+        return out, err
+
+    async def closed(self, seconds: float) -> None:
+        """Wait until nobody holds the other ends, `seconds` at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+
+    def close(self) -> None:
+        """Read no more."""
+        for pipe in tuple(self._open):
+            self._close(pipe)
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        try:
+            piece = os.read(pipe.fileno(), 65536)
+        except BlockingIOError:
+            return
+        kept = self._kept[pipe]
+        kept += piece[: MOST - len(kept)]
+        if not piece:
+            self._close(pipe)
+
+    def _close(self, pipe: IO[bytes]) -> None:
+        self._loop.remove_reader(pipe.fileno())
+        pipe.close()
+        self._open.discard(pipe)
+        if not self._open:
+            self._closed.set()
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """What does this node have now? Looks at the machine and at its engines at the start and each minute.
 
-How much memory there is shows at each heartbeat, and another amount makes it look at the machine at once.
+How much memory there is shows at each heartbeat, and another amount makes it look at the machine at once. The machine
+and the engines do not wait for each other: a driver that hangs holds up one look only.
 """
 
 import asyncio
@@ -30,6 +31,9 @@ TELL_EVERY = 600.0
 MEMORY = 0.01
 """The share by which the memory must change to be looked at before the minute is over: the host of a virtual machine
 may take and give a little all the time."""
+MEMORY_EVERY = 10.0
+"""Seconds between looks for another amount of memory: where it goes up and down with each heartbeat, its last amount
+is looked at all the same."""
 
 
 class Survey:
@@ -48,6 +52,8 @@ class Survey:
         self._looking = Grievance(_log, "the machine cannot be looked at")
         self._reading = Grievance(_log, "heartbeats repeat the last usage")
         self._other_ram = asyncio.Event()
+        self._rested_at = 0.0
+        """On the loop's clock: when another amount of memory may be looked at again."""
         self.described, self.probed = asyncio.Event(), asyncio.Event()
         """Set when the machine, and when its engines, were looked at for the first time."""
 
@@ -55,18 +61,22 @@ class Survey:
         """An engine as it was last seen, None when the node has none of this name."""
         return self._known.get(name)
 
-    async def look(self) -> None:
-        """Look once; rings when something is not as it was."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._machine())
-            group.create_task(self._engines())
-
     async def run(self) -> None:
-        """Look now and again each minute, for ever."""
+        """Look now and again each minute, for ever; rings when something is not as it was."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_machine(), name="machine")
+            group.create_task(self._watch_engines(), name="engines")
+
+    async def _watch_machine(self) -> None:
         while True:
             self._other_ram.clear()
             await self.look()
             await self._pause(EVERY if self.described.is_set() else PAUSE)
+
+    async def _watch_engines(self) -> None:
+        while True:
+            await self.probe()
+            await asyncio.sleep(EVERY)
 
     def usage(self) -> Usage:
         """The node's usage now, for a heartbeat; calls for another look when there is not as much memory as there was.
@@ -87,15 +97,22 @@ class Survey:
         return self._usage
 
     async def _pause(self, seconds: float) -> None:
-        """Wait until the next look is due; whenever the memory changed meanwhile, look at the machine."""
-        due = asyncio.get_running_loop().time() + seconds
+        """Wait until the next look is due; when the memory changed meanwhile, look at the machine, but not soon after
+        another look for that."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
         while await _set_before(due, self._other_ram):
+            await asyncio.sleep(min(self._rested_at, due) - loop.time())
+            if self._rested_at > due:
+                return
+            self._rested_at = loop.time() + MEMORY_EVERY
             self._other_ram.clear()
-            await self._machine()
+            await self.look()
 
-    async def _machine(self) -> None:
+    async def look(self) -> None:
+        """Look at the machine once."""
         try:
-            seen = await look(self._config, self.root, ours=self._ours)
+            seen = await look(self._config, self.root, ours=self._ours, before=self.inventory)
         except OSError as error:
             self._looking.tell(error)
             return
@@ -114,11 +131,13 @@ class Survey:
         for what, before, problem in (
             ("GPUs", told.gpu_problem if told else "", found.gpu_problem),
             ("fabric adapters", told.adapter_problem if told else "", found.adapter_problem),
+            ("machine", told.machine_problem if told else "", found.machine_problem),
         ):
             if problem and problem != before:
                 _log.warning("%s: %s", what, problem)
 
-    async def _engines(self) -> None:
+    async def probe(self) -> None:
+        """Look at the engines once."""
         known = await probe(self._config.engines, engine_environment())
         reports = tuple(known[name].report for name in sorted(known))
         changed = self.engines is None or self.engines.engines != reports

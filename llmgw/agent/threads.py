@@ -1,12 +1,18 @@
 """How is something done that may hang in the kernel for ever, such as reading from a dead share?"""
 
 import asyncio
+import errno
 import threading
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_asked = dict[Hashable, tuple[Future[Any], float]]()
+"""Questions without an answer yet, and when they were asked."""
 
 
 async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -37,3 +43,38 @@ async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
     threading.Thread(target=work, name=f"aside {function.__name__}", daemon=True).start()
     return await answer
+
+
+async def once(what: Hashable, limit: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """As `aside`, for `limit` seconds at most; raises TimeoutError, whose words are `did not answer within 5s`.
+
+    Each question that hangs holds a thread: `what` names it, and while one of its name is without an answer, no other
+    is asked. An answer that comes too late is dropped, and the next question is asked anew.
+    """
+    answer, since = _asked.get(what) or _ask(what, lambda: function(*args, **kwargs))
+    waiting: asyncio.Future[T] = asyncio.wrap_future(answer)
+    left = since + limit - time.monotonic()
+    await asyncio.wait([waiting], timeout=max(0.0, left))
+    if not waiting.done():
+        waiting.cancel()
+        raise TimeoutError(errno.ETIMEDOUT, f"did not answer within {limit:g}s")
+    return waiting.result()
+
+
+def _ask(what: Hashable, question: Callable[[], T]) -> tuple[Future[T], float]:
+    answer = Future[T]()
+    answer.set_running_or_notify_cancel()  # who stops waiting takes the answer from nobody
+
+    def work() -> None:
+        try:
+            found = question()
+        except Exception as error:  # whatever it is belongs to the caller
+            _asked.pop(what, None)
+            answer.set_exception(error)
+        else:
+            _asked.pop(what, None)
+            answer.set_result(found)
+
+    asked = _asked[what] = answer, time.monotonic()
+    threading.Thread(target=work, name=f"once {what}", daemon=True).start()
+    return asked

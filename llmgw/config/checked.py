@@ -1,8 +1,6 @@
 """From a file to a checked model, and from what pydantic found wrong to one line with file, line, key and rule."""
 
 import difflib
-import os
-import stat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +10,7 @@ from pydantic_core import ErrorDetails
 from llmgw.config.yaml import Node, NotYaml, read
 from llmgw.core.errors import BadConfig
 from llmgw.core.safe import safe
+from llmgw.host import files
 
 LARGEST = 1 << 20
 """Bytes of a configuration file."""
@@ -82,14 +81,10 @@ def _read(path: Path) -> Node:
 
 
 def _bytes(path: Path) -> bytes:
-    # Without O_NONBLOCK a FIFO in the file's place would hang the start.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BadConfig(str(path), None, "", "must be a regular file")
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise BadConfig(str(path), None, "", f"must be at most {LARGEST >> 20} MiB large")
+    try:
+        content, _ = files.read(path, LARGEST)
+    except files.Unfit as unfit:
+        raise BadConfig(str(path), None, "", str(unfit)) from None
     return content
 
 

@@ -36,12 +36,17 @@ def groups(inventory: Inventory, usage: Usage | None, *, wide: bool) -> Iterator
     yield _adapters(inventory, wide)
 
 
+def _unknown(problem: str, some: bool) -> str:
+    """Why they are not known, or not all of them where there are some; empty without a problem."""
+    return problem and f"{'not all known' if some else 'not known'}: {problem}"
+
+
 # --- GPUs -------------------------------------------------------------------------------------------------------
 
 
 def _gpus(inventory: Inventory, usage: Usage | None, wide: bool) -> Group:
     problem = inventory.gpu_problem
-    note = f"not known: {problem}" if problem else ""
+    note = _unknown(problem, bool(inventory.gpus))
     if not inventory.gpus:
         return Group(title="GPUs", note=note or "none", heed=bool(problem))
     used = dict(zip((gpu.uuid for gpu in inventory.gpus), usage.gpu_used if usage else (), strict=False))
@@ -102,7 +107,7 @@ def _index(uuid: str, inventory: Inventory) -> str:
 
 def _adapters(inventory: Inventory, wide: bool) -> Group:
     problem = inventory.adapter_problem
-    note = f"not known: {problem}" if problem else ""
+    note = _unknown(problem, bool(inventory.adapters))
     if not inventory.adapters:
         return Group(title="adapters", note=note or "none", heed=bool(problem))
     fabrics = _fabrics(inventory)

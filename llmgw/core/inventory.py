@@ -189,6 +189,8 @@ class Inventory:
     by_hand: tuple[ByHand, ...] = ()
     certificate_ends: float | None = None
     """When the certificate that the agent dials with ends."""
+    machine_problem: str = ""
+    """Which files about the system, the processors or the certificate did not answer; what they said is from before."""
     recorded: str = ""
     """The directory of a recorded machine that is described in the place of this one; for demos and tests."""
 

@@ -77,6 +77,8 @@ def _machine(inventory: Inventory, now: float, ago: Ago) -> Group:
         Line(cells=("kernel", ", ".join(filter(None, (inventory.kernel, inventory.arch))))),
         Line(cells=("virtual", virtual)),
     ]
+    if inventory.machine_problem:
+        lines.append(Line(cells=("from before", inventory.machine_problem), heed=True))
     ends = inventory.certificate_ends
     if ends is not None:
         text = f"ends in {ago(ends - now)}" if ends > now else f"ended {ago(now - ends)} ago"

@@ -23,6 +23,7 @@ from llmgw.core.warnings import (
     FabricPortDown,
     GpuHeld,
     GpuProbeFailed,
+    MachineUnknown,
     MemoryShrunk,
     NoAvx2,
     NodeWarning,
@@ -55,6 +56,8 @@ def of_inventory(inventory: Inventory, now: float) -> Iterator[NodeWarning]:
     """What the node's own description shows."""
     if inventory.recorded:
         yield RecordedMachine(directory=inventory.recorded)
+    if inventory.machine_problem:
+        yield MachineUnknown(text=inventory.machine_problem)
     if lacks_avx2(inventory):
         yield NoAvx2(virtualization=inventory.virtualization, model=inventory.cpu.model)
     for one in inventory.by_hand:

@@ -327,6 +327,18 @@ class DiskUnknown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineUnknown:
+    """Files about the machine that do not answer: what they said is from before."""
+
+    code: ClassVar[str] = "machine_probe_failed"
+    text: str
+    fix: ClassVar[str] = "look in the kernel's log for a driver or a share that hangs; a reboot may be the only way"
+
+    def __str__(self) -> str:
+        return f"the machine cannot be looked at whole: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouterCannotReach:
     """A router does not reach the node."""
 
@@ -377,6 +389,7 @@ NodeWarning = (
     | DiskUnknown
     | RouterCannotReach
     | OtherWarning
+    | MachineUnknown
 )
 
 DERIVED = ("code", "text", "fix")

@@ -34,6 +34,7 @@ def node(view: NodeView) -> Shape:
         "adapters": [_adapter(port) for port in inventory.adapters] if inventory else [],
         "adapter_problem": inventory.adapter_problem if inventory else "",
         "disks": [_disk(disk) for disk in inventory.disks] if inventory else [],
+        "machine_problem": inventory.machine_problem if inventory else "",
         "address": view.address,
         "agent_version": view.agent_version,
         "host": _host(inventory),

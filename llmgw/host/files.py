@@ -1,8 +1,34 @@
-"""How is a file replaced so that a power cut leaves the old or the new one, whole, and never open to others?"""
+"""How is a file read that may be anything, and replaced so that a power cut leaves the old or the new one, whole?"""
 
 import contextlib
 import os
+import stat
 from pathlib import Path
+
+MOST = 1 << 20
+"""Bytes of a file that `read` takes: keys and certificates are a few thousand."""
+
+
+class Unfit(Exception):
+    """What stands there cannot be such a file; the text is the rule that it breaks."""
+
+
+def read(path: Path, most: int = MOST) -> tuple[bytes, int]:
+    """The content of a regular file of at most `most` bytes, and its mode. Raises OSError, and Unfit for what a reader
+    would wait for or never come to the end of: a pipe, a device, a file that is larger."""
+    with open(path, "rb", opener=at_once) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise Unfit("must be a regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise Unfit(f"must be at most {most >> 20} MiB large")
+    return content, stat.S_IMODE(mode)
+
+
+def at_once(path: str, flags: int) -> int:
+    """An `opener` that waits for no writer where a pipe stands."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:

@@ -49,13 +49,14 @@ def write(path: Path, content: bytes, *, private: bool) -> None:
 def read(path: Path, *, private: bool = False) -> bytes:
     """The content; a private file that others may read is refused."""
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
-            if private and mode & 0o077:
-                raise CannotIssue(str(path), f"has mode {mode:04o}, others may read it", f"chmod 600 {path}")
-            return file.read(1 << 20)
+        content, mode = files.read(path)
+    except files.Unfit as unfit:
+        raise CannotIssue(str(path), str(unfit)) from None
     except OSError as error:
         raise _cannot(path, error) from None
+    if private and mode & 0o077:
+        raise CannotIssue(str(path), f"has mode {mode:04o}, others may read it", f"chmod 600 {path}")
+    return content
 
 
 def _cannot(path: Path, error: OSError) -> CannotIssue:

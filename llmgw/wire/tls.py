@@ -4,7 +4,6 @@ TLS 1.3, certificates on both sides, HTTP/2 negotiated. OpenSSL verifies the cha
 it lets pass and we do not (no extended usage, no key usage, wildcards, several identities) is refused here.
 """
 
-import os
 import re
 import ssl
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import Any
 from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import BadConfig, BadName, PeerNotTrusted
 from llmgw.core.identity import Identity, identity
+from llmgw.host.files import Unfit, read
 from llmgw.wire import der
 from llmgw.wire.handshake import TellingTls
 
@@ -117,22 +117,25 @@ def _unreadable(path: Path, error: OSError) -> BadConfig:
     return _bad(path, f"{fact}; {_ELSE}")
 
 
-def _check_key_mode(path: Path) -> None:
+def _read(path: Path) -> tuple[bytes, int]:
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
+        return read(path)
+    except Unfit as unfit:
+        raise _bad(path, f"{unfit}; {_ELSE}") from None
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def _check_key_mode(path: Path) -> None:
+    _, mode = _read(path)
     if mode & 0o077:
         raise _bad(path, "a private key must be for its owner only (chmod 600)", f"mode {mode:04o}")
 
 
 def certificates(path: Path) -> list[bytes]:
     """The certificates of a PEM file in DER form, at least one; BadConfig when it is unreadable or not such a file."""
-    try:
-        pem = path.read_bytes().decode("latin-1")  # text between the certificates may be in any script
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    content, _ = _read(path)
+    pem = content.decode("latin-1")  # text between the certificates may be in any script
     blocks = re.findall("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", pem, re.DOTALL)
     try:
         if not blocks or len(blocks) != pem.count("-----BEGIN CERTIFICATE-----"):

@@ -59,6 +59,7 @@ TWO_RAILS = (Fabric(name="ib-a", adapters=("mlx5_0", "mlx5_0:2")),)
             "pid 7 (python) holds 2 GiB of GPU 3 and is no engine of ours",
         ),
         ({"adapter_problem": "no /sys"}, "fabric adapters are not known: no /sys"),
+        ({"machine_problem": "/etc hangs"}, "the machine cannot be looked at whole: /etc hangs"),
         ({"adapters": (replace(IB, state=PortState.INIT),)}, "mlx5_0: link is up but no subnet manager answers"),
         (
             {"adapters": (IB, replace(IB, port=2, state=PortState.INIT))},

@@ -79,6 +79,15 @@ def test_more_parts_than_anyone_reads_are_counted() -> None:
     assert len(lines) == 66 and lines[-1].split()[:3] == ["and", "437", "more"]
 
 
+def test_a_look_that_failed_in_part_does_not_deny_what_it_lists() -> None:
+    server = worlds.gpu_server().nodes[0]
+    assert server.inventory is not None
+    inventory = replace(server.inventory, gpu_problem="one is lost", adapter_problem="one is silent")
+    lines = portrait.node(replace(server, inventory=inventory), worlds.T0, False)
+    assert group(lines, "GPUs")[0] == "GPUs  ! not all known: one is lost"
+    assert group(lines, "adapters")[0] == "adapters  ! not all known: one is silent"
+
+
 def test_unified_memory_is_said() -> None:
     server = worlds.gpu_server().nodes[0]
     assert server.inventory is not None

@@ -48,3 +48,30 @@ def test_a_new_file_takes_nobodys_place(tmp_path: Path):
         files.create(path, b"second")
     assert (path.read_bytes(), mode(path)) == (b"first", 0o644)
     assert os.listdir(tmp_path) == ["f"]
+
+
+# --- reading what may be anything -------------------------------------------------------------------------------
+
+
+def test_what_a_reader_would_wait_for_or_never_end_with_is_no_file(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_bytes(b"x" * (files.MOST + 1))
+    for path, rule in (
+        (tmp_path / "pipe", "must be a regular file"),
+        (Path("/dev/zero"), "must be a regular file"),
+        (tmp_path / "long", "must be at most 1 MiB large"),
+    ):
+        with pytest.raises(files.Unfit, match=rule):
+            files.read(path)
+    (tmp_path / "long").write_bytes(b"x" * files.MOST)
+    (tmp_path / "long").chmod(0o640)
+    content, mode = files.read(tmp_path / "long")
+    assert (len(content), mode) == (files.MOST, 0o640)
+
+
+def test_a_directory_is_not_read_and_costs_no_descriptor(tmp_path: Path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(IsADirectoryError):
+            files.read(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -203,6 +203,10 @@ def test_an_authority_that_cannot_be_used_is_named(authority: Path, tmp_path: Pa
     key.write_bytes((authority / "root.key").read_bytes())
     with pytest.raises(CannotIssue, match=r"is not the key of issuing\.crt"):
         pki.issue(authority, "node01", Role.AGENT, [], tmp_path)
+    key.unlink()
+    os.mkfifo(key, 0o600)
+    with pytest.raises(CannotIssue, match=r"issuing\.key: must be a regular file"):
+        pki.issue(authority, "node01", Role.AGENT, [], tmp_path)
     assert not list(tmp_path.glob("node01.*"))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import os
 import ssl
 from datetime import timedelta
 
@@ -268,6 +269,25 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, broken, how):
     rule = ways.get(how) or ways.get(broken) or "must hold whole certificates in PEM form"
     assert str(raised.value).startswith(f"{path}: {rule}; make ")
     assert str(raised.value).endswith(" with `llmgw pki issue`, or name another file in `tls:`")
+
+
+@pytest.mark.parametrize("broken", ["certificate", "key", "authority"])
+@pytest.mark.parametrize("how", ["pipe", "device", "long"])
+def test_what_is_no_small_file_is_named_at_once(tmp_path, broken, how):
+    """A pipe in a file's place would keep the program waiting for ever, and an endless file takes all memory."""
+    given = files(tmp_path, leaf(BELOW, [OP]), ROOT)
+    path = getattr(given, broken)
+    path.unlink()
+    if how == "pipe":
+        os.mkfifo(path, 0o600)
+    elif how == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(b"\n" * (1 << 20) + b"\n")
+        path.chmod(0o600)
+    rule = "must be at most 1 MiB large" if how == "long" else "must be a regular file"
+    with pytest.raises(BadConfig, match=f"^{path}: {rule}; make one with `llmgw pki issue`, or name another"):
+        tls.client_context(given)
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path):

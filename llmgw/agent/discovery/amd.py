@@ -29,17 +29,29 @@ class _Card:
     node: kfd.Node | None
 
 
-async def ask(root: Root, limit: float) -> list[rocm.Told]:
-    """What AMD's tools say, both asked at once, `limit` seconds long at most; empty where there is no card of AMD."""
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The paths of AMD's tools, None for one that is not there."""
+
+    newer: str | None = None
+    older: str | None = None
+
+
+def tools(root: Root) -> Tools:
+    """The tools to ask: none where there is no card of AMD."""
     if not pci_bus.cards(root, pci_bus.AMD):
-        return []
-    newer, older = await asyncio.gather(_run(root, rocm.AMD_SMI, limit), _run(root, rocm.ROCM_SMI, limit))
+        return Tools()
+    return Tools(root.tool(rocm.AMD_SMI[0]), root.tool(rocm.ROCM_SMI[0]))
+
+
+async def ask(there: Tools, limit: float) -> list[rocm.Told]:
+    """What the tools say, both asked at once, `limit` seconds long at most."""
+    newer, older = await asyncio.gather(_run(there.newer, rocm.AMD_SMI, limit), _run(there.older, rocm.ROCM_SMI, limit))
     return rocm.amd_smi(newer) or rocm.rocm_smi(older)
 
 
-async def _run(root: Root, argv: tuple[str, ...], limit: float) -> str:
+async def _run(tool: str | None, argv: tuple[str, ...], limit: float) -> str:
     """What the tool wrote, when it is there and did well: the kernel's files do without it."""
-    tool = root.tool(argv[0])
     ran = await run([tool, *argv[1:]], timeout=limit) if tool else Ran(None, "", "")
     return ran.out if ran.ok else ""
 

@@ -1,15 +1,12 @@
 """How much room is there where we keep things? A directory whose storage does not answer is said to be one."""
 
 import asyncio
-import contextlib
 import stat
-import threading
-import time
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmgw.agent.discovery.root import Root
+from llmgw.agent.threads import once
 from llmgw.config.agent import AgentConfig
 from llmgw.core.inventory import Disk
 from llmgw.core.units import NONE, Bytes
@@ -60,33 +57,12 @@ def _wanted(config: AgentConfig) -> list[tuple[Path, tuple[str, ...], bool]]:
 
 _ABSENT = "is not there"
 
-_asked = dict[tuple[Path, bool], tuple[Future[_Seen], float]]()
-"""Questions without an answer yet, and when they were asked. Storage that hangs is asked once, however often its room
-is wanted: each question holds a thread until it is answered."""
-
 
 async def _look(path: Path, made: bool, limit: float) -> _Seen:
-    question, since = _asked.get((path, made)) or _ask(path, made)
-    left = since + limit - time.monotonic()
-    if left > 0:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(left):
-                return await asyncio.wrap_future(question)
-    return _Seen(problem=f"its storage did not answer within {limit:g} s")
-
-
-def _ask(path: Path, made: bool) -> tuple[Future[_Seen], float]:
-    question = Future[_Seen]()
-    question.set_running_or_notify_cancel()  # who stops waiting takes the answer from nobody
-
-    def work() -> None:
-        seen = _seen(path, made)
-        _asked.pop((path, made), None)
-        question.set_result(seen)
-
-    asked = _asked[path, made] = question, time.monotonic()
-    threading.Thread(target=work, name=f"room of {path}", daemon=True).start()
-    return asked
+    try:
+        return await once(("room", path, made), limit, _seen, path, made)
+    except TimeoutError as error:
+        return _Seen(problem=f"its storage {error.strerror}")
 
 
 def _seen(path: Path, made: bool) -> _Seen:

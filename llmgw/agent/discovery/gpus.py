@@ -6,21 +6,25 @@ from collections.abc import Callable
 from llmgw.agent.discovery import amd, nvidia, rocm
 from llmgw.agent.discovery.gpus_found import Gpus
 from llmgw.agent.discovery.root import Root
-from llmgw.agent.threads import aside
+from llmgw.agent.threads import once
 from llmgw.core.units import Bytes
 
 
 async def look(root: Root, total: Bytes, available: Bytes, ours: Callable[[int], bool], *, limit: float) -> Gpus:
     """Return the GPUs of all vendors. `total` and `available` are the machine's memory, `ours` knows our engines by
-    their pid. Takes as long as the slowest tool, `limit` seconds at most, and twice that when the kernel does not
+    their pid. Takes as long as the slowest tool, `limit` seconds at most, and twice that more when the kernel does not
     answer either.
     """
-    asked, told = await asyncio.gather(nvidia.ask(root, limit), amd.ask(root, limit))
     try:
-        async with asyncio.timeout(limit):
-            return await aside(_read, root, asked, told, total, available, ours)
-    except TimeoutError:
-        return Gpus(problem=f"the kernel's files about GPUs and their processes did not answer within {limit:.0f}s")
+        tool, others = await once(("GPU tools", root), limit, _tools, root)
+        asked, told = await asyncio.gather(nvidia.ask(tool, limit), amd.ask(others, limit))
+        return await once(("GPUs", root), limit, _read, root, asked, told, total, available, ours)
+    except TimeoutError as error:
+        return Gpus(problem=f"the kernel's files about GPUs and their processes {error.strerror}")
+
+
+def _tools(root: Root) -> tuple[str | None, amd.Tools]:
+    return nvidia.tool(root), amd.tools(root)
 
 
 def _read(

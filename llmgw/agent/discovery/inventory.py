@@ -1,20 +1,21 @@
 """What does this node have? Measured, unless agent.yaml says it."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from llmgw.agent.discovery import certificate, gpus, machine, memory
-from llmgw.agent.discovery.adapters import adapters
+from llmgw.agent.discovery.adapters import ADAPTERS, adapters
 from llmgw.agent.discovery.by_hand import by_hand
 from llmgw.agent.discovery.cpu import CPUINFO, cpu
 from llmgw.agent.discovery.disk import disks
 from llmgw.agent.discovery.numa import numa
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.discovery.virtualization import virtualization
-from llmgw.agent.threads import aside
+from llmgw.agent.threads import once
 from llmgw.config.agent import AgentConfig
-from llmgw.core.inventory import Cpu, Fabric, Inventory, NumaNode
+from llmgw.core.inventory import Cpu, Fabric, FabricAdapter, Gpu, Inventory, NumaNode
 from llmgw.core.units import Bytes
 
 Ours = Callable[[int], bool]
@@ -41,22 +42,30 @@ async def inventory(config: AgentConfig, root: Root, *, ours: Ours | None = None
     return (await look(config, root, ours=ours, limit=limit)).inventory
 
 
-async def look(config: AgentConfig, root: Root, *, ours: Ours | None = None, limit: float = LIMIT) -> Look:
+async def look(
+    config: AgentConfig,
+    root: Root,
+    *,
+    ours: Ours | None = None,
+    before: Inventory | None = None,
+    limit: float = LIMIT,
+) -> Look:
     """Look at the node. Raises OSError when the kernel does not say how much memory there is.
 
     Files are read beside the event loop, at the same time as tools run and storage is asked; each of those has `limit`
-    seconds.
+    seconds. Of what does not answer, the problem is told; what the machine's own files said stays as it was `before`.
     """
-    ram, available = await aside(_ram, root)
+    ram, available = await _memory(root, limit)
     # The pids of a recorded machine mean nothing here.
     known = ours if ours is not None and root.real else _nobody
     async with asyncio.TaskGroup() as group:
-        reading = group.create_task(aside(_read, root, config))
+        reading = group.create_task(_files(root, before, limit))
+        dating = group.create_task(_certificate(config, before, limit))
         seeing = group.create_task(gpus.look(root, ram.total, available, known, limit=limit))
         asking = group.create_task(disks(root, config, limit))
         comparing = group.create_task(by_hand(config, ram.total))
-    files, cards = reading.result(), seeing.result()
-    ports, adapter_problem = await aside(adapters, root, cards.gpus)
+    (files, silent), (ends, unread), cards = reading.result(), dating.result(), seeing.result()
+    ports, adapter_problem = await _adapters(root, cards.gpus, limit)
     found = Inventory(
         os=files.system.name,
         os_id=files.system.id,
@@ -66,6 +75,7 @@ async def look(config: AgentConfig, root: Root, *, ours: Ours | None = None, lim
         virtualization=files.virtualization,
         cpu=files.cpu,
         numa=files.numa,
+        machine_problem="; ".join(filter(None, (silent, unread))),
         memory=ram.total if config.memory is None else Bytes(config.memory),
         memory_limit=ram.limit,
         disks=asking.result(),
@@ -76,7 +86,7 @@ async def look(config: AgentConfig, root: Root, *, ours: Ours | None = None, lim
         adapter_problem=adapter_problem,
         fabrics=tuple(Fabric(name=name, adapters=named) for name, named in config.fabrics.items()),
         by_hand=comparing.result(),
-        certificate_ends=files.certificate_ends,
+        certificate_ends=ends,
         recorded="" if root.real else str(root.path),
     )
     return Look(inventory=found, ram=ram, available=available, gpu_used=cards.used)
@@ -92,10 +102,17 @@ class _Files:
     virtualization: str
     cpu: Cpu
     numa: tuple[NumaNode, ...]
-    certificate_ends: float | None
 
 
-def _read(root: Root, config: AgentConfig) -> _Files:
+async def _files(root: Root, before: Inventory | None, limit: float) -> tuple[_Files, str]:
+    """What they say, or said `before`, and why they are not known now."""
+    try:
+        return await once(("files", root), limit, _read, root), ""
+    except TimeoutError as error:
+        return _said(root, before), f"the files of the kernel and the system {error.strerror}"
+
+
+def _read(root: Root) -> _Files:
     cpuinfo = root.text(CPUINFO)  # once: the kernel asks each processor for its speed to write it
     return _Files(
         system=machine.system(root),
@@ -104,8 +121,46 @@ def _read(root: Root, config: AgentConfig) -> _Files:
         virtualization=virtualization(root, cpuinfo),
         cpu=cpu(root, cpuinfo),
         numa=numa(root),
-        certificate_ends=certificate.ends(config.tls.certificate),
     )
+
+
+def _said(root: Root, before: Inventory | None) -> _Files:
+    """What is known without a file where nothing was said before."""
+    if before is None:
+        system = machine.System(name="Linux", id="", version="")
+        kernel, arch = (os.uname().release, os.uname().machine) if root.real else ("", "")
+        return _Files(system=system, kernel=kernel, arch=arch, virtualization="", cpu=Cpu(model="", cores=0), numa=())
+    return _Files(
+        system=machine.System(name=before.os, id=before.os_id, version=before.os_version),
+        kernel=before.kernel,
+        arch=before.arch,
+        virtualization=before.virtualization,
+        cpu=before.cpu,
+        numa=before.numa,
+    )
+
+
+async def _certificate(config: AgentConfig, before: Inventory | None, limit: float) -> tuple[float | None, str]:
+    """When it ends, or was to end `before`, and why that is not known now. It may lie on a share."""
+    path = config.tls.certificate
+    try:
+        return await once(("certificate", path), limit, certificate.ends, path), ""
+    except TimeoutError as error:
+        return before.certificate_ends if before else None, f"the storage of {path} {error.strerror}"
+
+
+async def _adapters(root: Root, cards: tuple[Gpu, ...], limit: float) -> tuple[tuple[FabricAdapter, ...], str]:
+    try:
+        return await once(("adapters", root), limit, adapters, root, cards)
+    except TimeoutError as error:
+        return (), f"/{ADAPTERS} {error.strerror}"
+
+
+async def _memory(root: Root, limit: float) -> tuple[memory.Ram, Bytes]:
+    try:
+        return await once(("memory", root), limit, _ram, root)
+    except TimeoutError as error:
+        raise TimeoutError(error.errno, f"the kernel's files about memory {error.strerror}") from None
 
 
 def _ram(root: Root) -> tuple[memory.Ram, Bytes]:

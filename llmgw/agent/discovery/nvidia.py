@@ -51,9 +51,13 @@ class Asked:
     apps: Ran
 
 
-async def ask(root: Root, limit: float) -> Asked | None:
+def tool(root: Root) -> str | None:
+    """The path of the tool, None where there is none."""
+    return root.tool(smi.TOOL)
+
+
+async def ask(tool: str | None, limit: float) -> Asked | None:
     """Ask the tool all at once, `limit` seconds long at most; None where there is no tool."""
-    tool = root.tool(smi.TOOL)
     if tool is None:
         return None
     (query, fields), parts, apps = await asyncio.gather(

@@ -11,6 +11,7 @@ from io import FileIO
 from pathlib import Path
 
 from llmgw.config.agent import AgentConfig
+from llmgw.host.files import at_once
 
 MOST = 4 << 20
 """Bytes read of one file: /proc/cpuinfo of 512 processors is 800 kB."""
@@ -43,8 +44,7 @@ class Root:
     def text(self, name: str) -> str:
         """What the file holds, without the whitespace around it; empty when it cannot be read."""
         try:
-            # Not to wait for a writer, should a pipe stand there.
-            with open(os.open(self.at(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
+            with open(self.at(name), "rb", buffering=0, opener=at_once) as file:
                 return _read(file).decode("utf-8", "replace").strip()
         except (OSError, ValueError):  # a name with a NUL in it is a ValueError
             return ""

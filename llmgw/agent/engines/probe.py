@@ -9,7 +9,7 @@ from pathlib import Path
 from llmgw.agent.engines import llamacpp
 from llmgw.agent.engines.adapter import Adapter
 from llmgw.agent.run import run
-from llmgw.agent.threads import aside
+from llmgw.agent.threads import once
 from llmgw.core.facts import EngineReport
 
 ADAPTERS: Mapping[str, Adapter] = {llamacpp.NAME: llamacpp}
@@ -38,7 +38,7 @@ async def _probe(name: str, path: str, environment: Mapping[str, str]) -> Engine
     if adapter is None:
         problem = f"this agent does not know how to run {name}; it knows {', '.join(sorted(ADAPTERS))}"
     else:
-        problem = await aside(_unusable, path)
+        problem = await _there(path)
     if adapter is not None and not problem:
         version, flags, problem = await _asked(adapter, path, environment)
     report = EngineReport(engine=name, version=version, path=path, problem=problem, by_hand=True)
@@ -55,6 +55,13 @@ async def _asked(adapter: Adapter, path: str, environment: Mapping[str, str]) ->
         return version, frozenset(), f"{path} --help: {told.words()}"
     flags = adapter.flags(told.out + "\n" + told.err)
     return version, flags, adapter.lacking(flags)
+
+
+async def _there(path: str) -> str:
+    try:
+        return await once(("engine", path), TIMEOUT, _unusable, path)
+    except TimeoutError as error:
+        return f"the storage of {path} {error.strerror}"
 
 
 def _unusable(path: str) -> str:

@@ -12,6 +12,7 @@ _MOST = 32
 
 _NAMES: Mapping[type[warnings.NodeWarning], str] = {
     warnings.RecordedMachine: "machine",
+    warnings.MachineUnknown: "machine",
     warnings.NoAvx2: "processor",
     warnings.StatedDiffers: "by hand",
     warnings.GpuProbeFailed: "gpu",
@@ -26,7 +27,7 @@ _NAMES: Mapping[type[warnings.NodeWarning], str] = {
 }
 """The kind of check that each warning belongs to. The certificate's end is told with the certificate."""
 
-_FAULTS = (warnings.AdapterAbsent, warnings.GpuProbeFailed, warnings.DiskUnknown)
+_FAULTS = (warnings.MachineUnknown, warnings.AdapterAbsent, warnings.GpuProbeFailed, warnings.DiskUnknown)
 
 
 def of_inventory(inventory: Inventory, now: float) -> Iterator[Check]:

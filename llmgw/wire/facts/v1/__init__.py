@@ -39,6 +39,7 @@ __all__ = (
     "GpuVendor",
     "Inventory",
     "LinkLayer",
+    "MachineUnknown",
     "MemoryShrunk",
     "NoAvx2",
     "NoSubnetManager",
@@ -951,8 +952,22 @@ class Inventory(betterproto2.Message):
 
     recorded: "str" = betterproto2.field(20, betterproto2.TYPE_STRING)
 
+    machine_problem: "str" = betterproto2.field(21, betterproto2.TYPE_STRING)
+
 
 default_message_pool.register_message("facts.v1", "Inventory", Inventory)
+
+
+@dataclass(eq=False, repr=False)
+class MachineUnknown(betterproto2.Message):
+    """
+    Files about the machine that do not answer.
+    """
+
+    text: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "MachineUnknown", MachineUnknown)
 
 
 @dataclass(eq=False, repr=False)
@@ -1105,6 +1120,10 @@ class NodeWarning(betterproto2.Message):
 
     other_warning: "OtherWarning | None" = betterproto2.field(
         32, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
+    )
+
+    machine_unknown: "MachineUnknown | None" = betterproto2.field(
+        33, betterproto2.TYPE_MESSAGE, optional=True, group="node_warning"
     )
 
 
