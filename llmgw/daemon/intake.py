@@ -1,8 +1,9 @@
 """How much may one agent say? A node with a stolen key must not fill the memory, the store and the screens of all.
 
 The conversion has checked types, names and ranges; here is what no sender of ours exceeds. Words are cut, since they
-are for people; lists that are too long are refused, since something would be missing, and so is a message that is too
-long in all: what watchers are sent of a node must fit in one of theirs.
+are for people; lists that are too long are refused, since something would be missing, and so are numbers that no
+machine has (`spans.py`) and a message that is too long in all: what watchers are sent of a node must fit in one of
+theirs.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 from llmgw.core.errors import BadMessage
 from llmgw.core.facts import Registration
+from llmgw.daemon.spans import Span, spans
 
 LONGEST_WORDS = 4_096
 """Characters of any text from an agent: a line of an engine, a path, a reason."""
@@ -38,7 +40,7 @@ def is_machine(text: str) -> bool:
 def bounded(said: T) -> T:
     """Return `said`, a message of an agent, with all texts cut; raises BadMessage when it is still too long.
 
-    So does a machine-id that is none: it goes into the store, which must be readable again.
+    So does a number outside its span, and a machine-id that is none: both go into the store, which must be readable.
     """
     if isinstance(said, Registration) and not is_machine(said.machine):
         raise BadMessage("Registration", "machine", "must be letters and digits, at most 128")
@@ -53,8 +55,12 @@ class _Bounds:
 
     def record(self, value: T) -> T:
         changes: dict[str, object] = {}
+        kind: type = type(value)
+        numbers = spans(kind)
         for field in fields(value):  # type: ignore[arg-type] # every message is a dataclass
             before = getattr(value, field.name)
+            if field.name in numbers:
+                self._number(before, field.name, numbers[field.name])
             after = self._fit(before[-MOST_LINES:] if field.name == "last_lines" else before, field.name)
             if after is not before and after != before:
                 changes[field.name] = after
@@ -68,6 +74,11 @@ class _Bounds:
                 raise BadMessage(self._message, field, f"must hold at most {MOST_ITEMS}, not {len(value)}")
             return tuple(self._fit(item, field) for item in value)
         return self.record(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+    def _number(self, value: object, field: str, span: Span) -> None:
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, int | float) and (rule := span.broken_by(one)):
+                raise BadMessage(self._message, field, rule)
 
     def _words(self, text: str, field: str) -> str:
         fitting = text if len(text) <= LONGEST_WORDS else type(text)(text[: LONGEST_WORDS - 1] + "…")

@@ -36,6 +36,9 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 _TRANSIENT = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
+_ROWS_OWN = (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
+"""What is wrong is one row's values, not the disk."""
+
 T = TypeVar("T")
 
 
@@ -48,6 +51,14 @@ class NotStored(ClusterCannot):
         super().__init__(text)
         self.lasting = lasting
         """The disk failed, and what it holds is not known: nothing is written again before a restart."""
+
+
+class Unwritable(NotStored):
+    """No row can hold one of the values; everything else can be stored."""
+
+    def __init__(self, effect: Persist, why: str) -> None:
+        super().__init__(f"{type(effect).__name__} cannot be stored: {why}; nothing was changed")
+        self.effect = effect
 
 
 class Store:
@@ -120,19 +131,29 @@ class Store:
         """Store all `effects` in one transaction, or none of them and raise NotStored.
 
         After a failure that is not lack of room every later call raises too: what a disk does that failed to sync
-        is not known, and trying again would only look like success.
+        is not known, and trying again would only look like success. Unwritable names the one effect that is in the way.
         """
         if self._broken is not None:
             raise self._broken
         try:
             async with self._turn, self._engine.begin() as connection:
                 for effect in effects:
-                    await connection.execute(rows.statement(effect))
+                    await self._write(connection, effect)
                 await self._prune(connection, effects)
         except DBAPIError as error:
             raise self._failed(error) from None
 
     # --- inside -------------------------------------------------------------------------------------------------
+
+    async def _write(self, connection: AsyncConnection, effect: Persist) -> None:
+        try:
+            await connection.execute(rows.statement(effect))
+        except (OverflowError, UnicodeError) as error:  # of the driver: SQLite has not seen the row
+            raise Unwritable(effect, str(error)) from None
+        except DBAPIError as error:
+            if _code(error) in _ROWS_OWN:
+                raise Unwritable(effect, str(error.orig)) from None
+            raise
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:

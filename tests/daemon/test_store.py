@@ -28,7 +28,7 @@ from llmgw.core.names import ModelName, NodeName, ReplicaId
 from llmgw.core.units import MIB, Bytes
 from llmgw.daemon import schema
 from llmgw.daemon import store as store_module
-from llmgw.daemon.store import NotStored, Store
+from llmgw.daemon.store import NotStored, Store, Unwritable
 
 PROFILE = Profile(engine="llama.cpp", weights="/w/gemma.gguf", memory=Bytes(600 * MIB), arguments=("-fa", "on"))
 ASSIGNMENT = Assignment(
@@ -102,6 +102,29 @@ async def test_a_second_llmgwd_is_refused_at_once_and_told_who_has_it(tmp_path: 
     assert time.monotonic() - before < 1
     await first.close()
     await (await open_store(tmp_path)).close()
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        SaveNode(NodeName("node01"), "machine-1", Bytes(1 << 63)),
+        SaveNode(NodeName("node01"), "half a pair: \ud800", Bytes(1)),
+        SaveOrdinal(ModelName("gemma"), None),  # type: ignore[arg-type]
+    ],
+    ids=["number", "text", "nothing"],
+)
+async def test_a_value_that_no_row_can_hold_is_named_and_the_store_goes_on(
+    tmp_path: Path, effect: SaveNode | SaveOrdinal
+) -> None:
+    store = await open_store(tmp_path)
+    with pytest.raises(Unwritable, match=r"cannot be stored: .*; nothing was changed") as caught:
+        await store.save([SaveOverlay(SCALED), effect])
+    assert caught.value.effect is effect
+    assert not caught.value.lasting
+    assert (await store.load()).overlays == ()
+    await store.save([SaveOverlay(SCALED)])
+    assert (await store.load()).overlays == (SCALED,)
+    await store.close()
 
 
 async def test_another_clusters_store_is_refused(tmp_path: Path) -> None:
