@@ -6,6 +6,8 @@ Bytes = NewType("Bytes", int)
 
 NONE, KIB, MIB, GIB, TIB = Bytes(0), Bytes(1 << 10), Bytes(1 << 20), Bytes(1 << 30), Bytes(1 << 40)
 
+BOUND = Bytes(1 << 60)
+"""No size is larger: the store has signed 64 bits for one, and file systems without an end claim all of them."""
 
 _CENTURY = 100 * 365.25 * 86400
 

@@ -224,7 +224,7 @@ class Brain:
         if not self._unsaved:
             return True
         try:
-            await self._store.save(list(self._unsaved.values()))
+            await self._save_all_writable()
         except NotStored as error:
             self._remember_problem(error)
             self._forget_old_events()
@@ -237,6 +237,19 @@ class Brain:
             self._order(node)
         self._withheld.clear()
         return True
+
+    async def _save_all_writable(self) -> None:
+        """Store all that waits; a row that no store can hold is a fault of ours, and must not stop all others."""
+        while self._unsaved:
+            try:
+                await self._store.save(list(self._unsaved.values()))
+            except NotStored as error:
+                if error.unwritable is None:
+                    raise
+                log.exception("a fault of ours: this is left out")
+                del self._unsaved[subject(error.unwritable)]
+            else:
+                return
 
     def _remember_problem(self, error: NotStored) -> None:
         if not self.problem:

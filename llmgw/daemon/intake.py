@@ -1,16 +1,19 @@
 """How much may one agent say? A node with a stolen key must not fill the memory, the store and the screens of all.
 
 The conversion has checked types, names and ranges; here is what no sender of ours exceeds. Words are cut, since they
-are for people; lists that are too long are refused, since something would be missing, and so is a message that is too
-long in all: what watchers are sent of a node must fit in one of theirs.
+are for people; lists that are too long are refused, since something would be missing, and so are numbers that no
+machine has (`spans.py`) and a message that is too long in all: what watchers are sent of a node must fit in one of
+theirs.
 """
 
 import re
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
-from llmgw.core.errors import BadMessage
-from llmgw.core.facts import Registration
+from llmgw.core.errors import BadMessage, BadName
+from llmgw.core.facts import Registration, ShardReport
+from llmgw.core.hosts import host_name
+from llmgw.daemon.spans import Span, spans
 
 LONGEST_WORDS = 4_096
 """Characters of any text from an agent: a line of an engine, a path, a reason."""
@@ -24,6 +27,8 @@ MOST_LINES = 40
 MOST_TEXT = 512 * 1024
 """Characters of all texts of a message, after cutting."""
 
+_RULE = "must be a DNS name without wildcard, or an IP address"
+
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 """Wider than systemd's: it is only compared, and kept."""
 
@@ -35,13 +40,24 @@ def is_machine(text: str) -> bool:
     return _MACHINE.match(text) is not None
 
 
+def _is_host(text: str) -> bool:
+    """Whether routers can be sent there; a node that has no route to anywhere has no address, either."""
+    try:
+        return not text or bool(host_name(text))
+    except BadName:
+        return False
+
+
 def bounded(said: T) -> T:
     """Return `said`, a message of an agent, with all texts cut; raises BadMessage when it is still too long.
 
-    So does a machine-id that is none: it goes into the store, which must be readable again.
+    So does a number outside its span, a machine-id that is none (both go into the store, which must be readable) and
+    an address that nobody can be sent to.
     """
     if isinstance(said, Registration) and not is_machine(said.machine):
         raise BadMessage("Registration", "machine", "must be letters and digits, at most 128")
+    if isinstance(said, Registration) and not _is_host(said.address):
+        raise BadMessage("Registration", "address", _RULE)
     return _Bounds(type(said).__name__).record(said)
 
 
@@ -53,8 +69,14 @@ class _Bounds:
 
     def record(self, value: T) -> T:
         changes: dict[str, object] = {}
+        if isinstance(value, ShardReport) and not _is_host(value.host):
+            raise BadMessage(self._message, "host", _RULE)
+        kind: type = type(value)
+        numbers = spans(kind)
         for field in fields(value):  # type: ignore[arg-type] # every message is a dataclass
             before = getattr(value, field.name)
+            if field.name in numbers:
+                self._number(before, field.name, numbers[field.name])
             after = self._fit(before[-MOST_LINES:] if field.name == "last_lines" else before, field.name)
             if after is not before and after != before:
                 changes[field.name] = after
@@ -68,6 +90,11 @@ class _Bounds:
                 raise BadMessage(self._message, field, f"must hold at most {MOST_ITEMS}, not {len(value)}")
             return tuple(self._fit(item, field) for item in value)
         return self.record(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+    def _number(self, value: object, field: str, span: Span) -> None:
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, int | float) and (rule := span.broken_by(one)):
+                raise BadMessage(self._message, field, rule)
 
     def _words(self, text: str, field: str) -> str:
         fitting = text if len(text) <= LONGEST_WORDS else type(text)(text[: LONGEST_WORDS - 1] + "…")

@@ -36,6 +36,9 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 _TRANSIENT = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
+_ROWS_OWN = (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
+"""What is wrong is one row's values, not the disk."""
+
 T = TypeVar("T")
 
 
@@ -44,10 +47,12 @@ class NotStored(ClusterCannot):
 
     code = "not_stored"
 
-    def __init__(self, text: str, *, lasting: bool = False) -> None:
+    def __init__(self, text: str, *, lasting: bool = False, unwritable: Persist | None = None) -> None:
         super().__init__(text)
         self.lasting = lasting
         """The disk failed, and what it holds is not known: nothing is written again before a restart."""
+        self.unwritable = unwritable
+        """The one of the effects that is in the way: no row can hold it, and all others can be stored."""
 
 
 class Store:
@@ -120,19 +125,29 @@ class Store:
         """Store all `effects` in one transaction, or none of them and raise NotStored.
 
         After a failure that is not lack of room every later call raises too: what a disk does that failed to sync
-        is not known, and trying again would only look like success.
+        is not known, and trying again would only look like success. Not so when one effect alone is in the way (`unwritable`).
         """
         if self._broken is not None:
             raise self._broken
         try:
             async with self._turn, self._engine.begin() as connection:
                 for effect in effects:
-                    await connection.execute(rows.statement(effect))
+                    await self._write(connection, effect)
                 await self._prune(connection, effects)
         except DBAPIError as error:
             raise self._failed(error) from None
 
     # --- inside -------------------------------------------------------------------------------------------------
+
+    async def _write(self, connection: AsyncConnection, effect: Persist) -> None:
+        try:
+            await connection.execute(rows.statement(effect))
+        except (OverflowError, UnicodeError) as error:  # of the driver: SQLite has not seen the row
+            raise _unwritable(effect, error) from None
+        except DBAPIError as error:
+            if _code(error) in _ROWS_OWN:
+                raise _unwritable(effect, error.orig) from None
+            raise
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -224,6 +239,10 @@ class Store:
         fact = f"{self.path} cannot be written: {error.orig}; it takes nothing more until a restart on a sound disk"
         self._broken = NotStored(fact, lasting=True)
         return self._broken
+
+
+def _unwritable(effect: Persist, why: object) -> NotStored:
+    return NotStored(f"{type(effect).__name__} cannot be stored: {why}; nothing was changed", unwritable=effect)
 
 
 def _raw(table: Table) -> Select[*tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from llmgw.core.units import Bytes
+from llmgw.core.units import BOUND, Bytes
 
 
 def nearest(path: Path) -> Path:
@@ -14,7 +14,8 @@ def nearest(path: Path) -> Path:
 def room(path: Path) -> tuple[Bytes, Bytes]:
     """Bytes of the filesystem at a path in all, and those that an unprivileged process may still write.
 
-    Raises OSError, and takes as long as the storage takes to answer.
+    One that says it has no end (some in user space do) has as much as can be told. Raises OSError, and takes as long
+    as the storage takes to answer.
     """
     seen = os.statvfs(path)
-    return Bytes(seen.f_blocks * seen.f_frsize), Bytes(seen.f_bavail * seen.f_frsize)
+    return Bytes(min(seen.f_blocks * seen.f_frsize, BOUND)), Bytes(min(seen.f_bavail * seen.f_frsize, BOUND))

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from llmgw.core.cluster import Cluster
-from llmgw.core.effects import SendDesired
+from llmgw.core.effects import Persist, SaveNode, SendDesired
 from llmgw.core.errors import ControlFault, UnknownModel, Unreachable
 from llmgw.core.events import EventKind
 from llmgw.core.facts import Accepted, Desired, Heartbeat, Report, ShardReport, Want
@@ -382,3 +383,24 @@ async def test_who_asked_may_leave_before_the_answer() -> None:
         world.store.may_finish.set()
         await world.join("node01", 1)
         assert wanted(world) == 3, "accepted and stored: it holds, heard or not"
+
+
+async def test_a_row_that_no_store_can_hold_is_left_out_and_all_others_are_stored() -> None:
+    """One agent's words must not end the control plane of all the others, nor keep their orders back."""
+    async with running(model(replicas=1)) as world:
+        await world.hub.hears(EventKind.SETTLED)
+        save = world.store.save
+
+        async def refusing(effects: Sequence[Persist]) -> None:
+            if bad := [effect for effect in effects if isinstance(effect, SaveNode) and effect.node == "node01"]:
+                raise NotStored("SaveNode cannot be stored: Python int too large", unwritable=bad[0])
+            await save(effects)
+
+        world.store.save = refusing  # type: ignore[method-assign]
+        await world.join("node01", 1)
+        await world.join("node02", 2)
+        assert world.brain.problem == ""
+        assert {effect.node for saved in world.store.saved for effect in saved if isinstance(effect, SaveNode)} == {
+            "node02"
+        }
+        assert world.sessions.ordered == ["node01", "node02"]

@@ -9,7 +9,7 @@ from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartb
 from llmgw.core.inventory import Usage
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardState
-from llmgw.core.units import GIB
+from llmgw.core.units import GIB, Bytes
 from llmgw.daemon.intake import LONGEST_WORDS, MOST_LINES, bounded
 from tests.daemon.world import registration
 
@@ -62,3 +62,51 @@ def test_a_message_that_would_not_fit_in_a_watchers_page_is_refused() -> None:
 def test_a_machine_id_that_the_store_would_not_read_back_is_refused(machine: str) -> None:
     with pytest.raises(BadMessage, match="message Registration: machine must be letters and digits"):
         bounded(registration("node01", machine=machine))
+
+
+@pytest.mark.parametrize(("memory", "good"), [(0, True), (1 << 60, True), ((1 << 60) + 1, False), (1 << 63, False)])
+def test_a_size_that_no_machine_has_is_refused_by_its_field(memory: int, good: bool) -> None:
+    message = registration("node01")
+    message = replace(message, inventory=replace(message.inventory, memory=Bytes(memory)))
+    if good:
+        assert bounded(message) is message
+        return
+    with pytest.raises(BadMessage, match=rf"message Registration: memory must be from 0 to \d+, not {memory}"):
+        bounded(message)
+
+
+@pytest.mark.parametrize("quota", [0.0, -1.0, 1e300, float("inf"), float("nan")])
+def test_a_share_of_processors_is_above_none(quota: float) -> None:
+    message = registration("node01")
+    cpu = replace(message.inventory.cpu, quota=quota)
+    with pytest.raises(BadMessage, match="quota must be from 1e-06 to 1000000000, not "):
+        bounded(replace(message, inventory=replace(message.inventory, cpu=cpu)))
+
+
+def test_a_certificate_without_an_end_has_the_last_second_that_a_calendar_has() -> None:
+    message = registration("node01")
+    forever = replace(message.inventory, certificate_ends=253402300799.0)
+    message = replace(message, inventory=forever)
+    assert bounded(message) is message
+
+
+def test_each_of_several_numbers_counts() -> None:
+    usage = Usage(memory_available=GIB, gpu_used=(GIB, Bytes(1 << 62)))
+    with pytest.raises(BadMessage, match="gpu_used must be from 0"):
+        bounded(Heartbeat(at=1.0, usage=usage))
+
+
+@pytest.mark.parametrize("address", ["*", "a b", "127.1", "0x7f000001", "\x1b[2J", "a" * 254, "10.0.0.1:22", "::1%a b"])
+def test_an_address_that_is_no_hosts_is_refused(address: str) -> None:
+    """Of a node, and of a shard on it: routers would be sent there."""
+    with pytest.raises(BadMessage, match="address must be a DNS name without wildcard, or an IP address"):
+        bounded(registration("node01", address=address))
+    shard = ShardReport(shard=ShardId("gemma/0.0"), state=ShardState.READY, since=1.0, host=address, port=22)
+    with pytest.raises(BadMessage, match="host must be a DNS name without wildcard, or an IP address"):
+        bounded(Report(shards=(shard,)))
+
+
+@pytest.mark.parametrize("address", ["", "10.0.0.1", "2001:db8::1", "fe80::1%eth0", "node01.example"])
+def test_a_node_has_an_address_or_none(address: str) -> None:
+    message = registration("node01", address=address)
+    assert bounded(message) is message

@@ -104,6 +104,29 @@ async def test_a_second_llmgwd_is_refused_at_once_and_told_who_has_it(tmp_path: 
     await (await open_store(tmp_path)).close()
 
 
+@pytest.mark.parametrize(
+    "effect",
+    [
+        SaveNode(NodeName("node01"), "machine-1", Bytes(1 << 63)),
+        SaveNode(NodeName("node01"), "half a pair: \ud800", Bytes(1)),
+        SaveOrdinal(ModelName("gemma"), None),  # type: ignore[arg-type]
+    ],
+    ids=["number", "text", "nothing"],
+)
+async def test_a_value_that_no_row_can_hold_is_named_and_the_store_goes_on(
+    tmp_path: Path, effect: SaveNode | SaveOrdinal
+) -> None:
+    store = await open_store(tmp_path)
+    with pytest.raises(NotStored, match=r"cannot be stored: .*; nothing was changed") as caught:
+        await store.save([SaveOverlay(SCALED), effect])
+    assert caught.value.unwritable is effect
+    assert not caught.value.lasting
+    assert (await store.load()).overlays == ()
+    await store.save([SaveOverlay(SCALED)])
+    assert (await store.load()).overlays == (SCALED,)
+    await store.close()
+
+
 async def test_another_clusters_store_is_refused(tmp_path: Path) -> None:
     await (await open_store(tmp_path, "lab")).close()
     with pytest.raises(BadConfig, match="belongs to cluster 'lab', not to 'demo'"):

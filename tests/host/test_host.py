@@ -6,11 +6,14 @@ import signal
 import socket
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from llmgw.core.units import BOUND
 from llmgw.host import clock
 from llmgw.host.machine import boot_id, machine_id
+from llmgw.host.room import room
 from llmgw.host.signals import hangup_signal, stop_signal
 
 
@@ -73,3 +76,10 @@ async def test_every_hangup_is_heard_and_none_kills() -> None:
             hangup.clear()
     finally:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+
+
+def test_a_file_system_that_claims_to_have_no_end_has_as_much_as_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As s3fs does, which cannot be mounted here: all 64 bits, in blocks of 16 MiB."""
+    endless = SimpleNamespace(f_blocks=(1 << 64) - 1, f_bavail=(1 << 64) - 1, f_frsize=1 << 24)
+    monkeypatch.setattr(os, "statvfs", lambda _: endless)
+    assert room(Path("/")) == (BOUND, BOUND)
