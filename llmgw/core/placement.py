@@ -27,6 +27,7 @@ from llmgw.core.refusals import (
     WillNotObey,
 )
 from llmgw.core.state import Node, NodeState
+from llmgw.core.symptoms import memory_stated
 from llmgw.core.units import GIB, NONE, Bytes
 
 
@@ -131,9 +132,15 @@ def usable(inventory: Inventory) -> Bytes:
     What agent.yaml states is taken whole. Of what was measured a tenth, at most 1 GiB, stays with the system: an
     engine that the kernel kills for memory serves nobody.
     """
-    if any(one.field == "memory" for one in inventory.by_hand):
+    if memory_stated(inventory):
         return inventory.memory
     return Bytes(inventory.memory - min(inventory.memory // 10, GIB))
+
+
+def lacking(need: Bytes, inventory: Inventory) -> Bytes:
+    """What its memory lacks for engines to use `need`: the other way round than `usable`."""
+    memory = need if memory_stated(inventory) else need + min(max(need - 1, 0) // 9, GIB)
+    return Bytes(max(0, memory - inventory.memory))
 
 
 # --- checks: (need, room, now) -> the refusal, or None -----------------------------------------------------------
@@ -204,7 +211,16 @@ def _memory(need: Need, room: Room, now: float) -> NotEnoughMemory | None:
     free = Bytes(max(0, total - room.promised))
     if need.profile.memory <= free:
         return None
-    return NotEnoughMemory(node=room.node.name, need=need.profile.memory, free=free, total=total)
+    by_hand = memory_stated(inventory)
+    return NotEnoughMemory(
+        node=room.node.name,
+        need=need.profile.memory,
+        free=free,
+        total=total,
+        more=lacking(need.profile.memory, inventory),
+        by_hand=by_hand,
+        limited=inventory.memory_limit is not None and not by_hand,
+    )
 
 
 def _refused_by_node(need: Need, room: Room, now: float) -> Refusal | None:
