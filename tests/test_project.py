@@ -24,7 +24,7 @@ from llmgw.config.models import ClientFile, TlsSection
 from llmgw.config.router import RouterConfig
 from llmgw.config.server import ModelSection, ProfileSection, ServerConfig
 from llmgw.core import refusals, shard, warnings
-from llmgw.core.facts import Inventory
+from llmgw.core.inventory import Inventory
 from llmgw.ctl import grammar
 from llmgw.daemon.operators import Operators
 from llmgw.daemon.roles import ROLES

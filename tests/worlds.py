@@ -3,16 +3,13 @@
 from dataclasses import dataclass, field, replace
 
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import (
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind
+from llmgw.core.inventory import (
     ByHand,
     Cpu,
     Disk,
-    EngineReport,
-    Engines,
     Fabric,
     FabricAdapter,
-    Failure,
-    FailureKind,
     Gpu,
     GpuHolder,
     Inventory,
@@ -26,17 +23,7 @@ from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, Refusa
 from llmgw.core.shard import ShardState
 from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB, TIB, Bytes
-from llmgw.core.views import (
-    AboutView,
-    ModelState,
-    ModelView,
-    NodeView,
-    Reach,
-    ReplicaView,
-    Revision,
-    ShardView,
-    Why,
-)
+from llmgw.core.views import AboutView, ModelState, ModelView, NodeView, Reach, ReplicaView, Revision, ShardView, Why
 from llmgw.core.warnings import (
     AdapterAbsent,
     CertificateEnds,

@@ -7,7 +7,6 @@ One question at a time: a newer one takes the place of the one before.
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Callable, Collection
 from typing import cast
@@ -18,6 +17,7 @@ from llmgw.agent.news import News
 from llmgw.agent.threads import aside
 from llmgw.config.agent import Ports
 from llmgw.core.facts import Listening, TryAddress
+from llmgw.host.reason import reason
 
 _log = logging.getLogger(__name__)
 
@@ -71,8 +71,7 @@ class Listener:
         except (NoAddress, NoPort) as error:
             self._tell(Listening(token=token, host=host, problem=str(error)))
         except OSError as error:  # another program was faster; the control plane asks again
-            reason = (error.strerror or str(error)).lower()
-            self._tell(Listening(token=token, host=host, problem=f"cannot listen on {host}: {reason}"))
+            self._tell(Listening(token=token, host=host, problem=f"cannot listen on {host}: {reason(error)}"))
 
     async def _serve(self, question: TryAddress, host: str, port: int) -> None:
         line, open_ones = f"llmgw-reach {question.token}\n".encode(), set[asyncio.WriteTransport]()
@@ -130,6 +129,5 @@ def unusable(host: str) -> str:
         with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
             probe.bind(found[0][4])
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
-        return f"nothing can listen on {host}: {reason.lower()}"
+        return f"nothing can listen on {host}: {reason(error)}"
     return ""

@@ -14,13 +14,11 @@ from pathlib import Path
 import uvloop
 
 from llmgw import __version__
-from llmgw.agent import keep
-from llmgw.agent.examine import examine
+from llmgw.agent import keep, preflight
 from llmgw.agent.launch import namesakes
 from llmgw.agent.launch.forms import launcher
 from llmgw.agent.launch.launcher import Owner
 from llmgw.agent.launch.marks import runs
-from llmgw.agent.launch.ports import ephemeral, overlap
 from llmgw.agent.leases import Leases
 from llmgw.agent.link import Link, Who
 from llmgw.agent.listen import Listener
@@ -67,7 +65,7 @@ def _run(file: Path, *, check: bool) -> int:
 
 
 def _check(file: Path, config: AgentConfig, identity: Identity) -> int:
-    faults = [one for one in asyncio.run(examine(config, identity)) if one.result is not Result.OK]
+    faults = [one for one in asyncio.run(preflight.preflight(config, identity)) if one.result is not Result.OK]
     for fault in faults:
         print(f"{file}: {safe(f'{fault.fact}; {fault.fix}', LINE)}", file=sys.stderr)
     if not faults:
@@ -100,8 +98,9 @@ async def serve(config: AgentConfig, identity: Identity, owner: Owner) -> None:
         identity=identity,
         address=config.address,
     )
-    if warning := overlap(config.engine_ports, ephemeral()):
-        _log.warning("%s", warning)
+    ports = preflight.ports(config.engine_ports)
+    if ports.result is not Result.OK:
+        _log.warning("%s; %s", ports.fact, ports.fix)
     if warning := namesakes.warning(owner):
         _log.warning("%s", warning)
     launches = launcher(config.launcher, owner, boot)

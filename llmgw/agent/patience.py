@@ -27,7 +27,7 @@ def words(error: Exception) -> str:
     """The trouble in one line, with the file where there is one."""
     if not isinstance(error, OSError):
         return str(error)
-    what = (error.strerror or type(error).__name__).lower()
+    what = (error.strerror or str(error) or type(error).__name__).lower()
     return f"{error.filename}: {what}" if error.filename else what
 
 

@@ -17,7 +17,8 @@ from llmgw.agent.news import News
 from llmgw.agent.patience import PAUSE, Grievance
 from llmgw.agent.worth_telling import worth_telling
 from llmgw.config.agent import AgentConfig
-from llmgw.core.facts import Engines, Inventory, Usage
+from llmgw.core.facts import Engines
+from llmgw.core.inventory import Inventory, Usage
 from llmgw.host import clock
 
 _log = logging.getLogger(__name__)
@@ -26,8 +27,6 @@ EVERY = 60.0
 """Seconds between looks."""
 TELL_EVERY = 600.0
 """Seconds after which a look that found nothing new is told all the same: its time is news, too."""
-
-
 MEMORY = 0.01
 """The share by which the memory must change to be looked at before the minute is over: the host of a virtual machine
 may take and give a little all the time."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from llmgw.core.facts import Disk, GpuHolder, Inventory
+from llmgw.core.inventory import Disk, GpuHolder, Inventory
 from llmgw.core.symptoms import nearly_full
 
 DISK = 0.01

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from llmgw.core.facts import ByHand, Disk, FabricAdapter, Gpu, GpuVendor, Inventory, PortState
+from llmgw.core.brief import cut, some
+from llmgw.core.inventory import ByHand, Disk, FabricAdapter, Gpu, GpuVendor, Inventory, PortState, port_name
 from llmgw.core.symptoms import nearly_full
 from llmgw.core.units import Bytes, several, size
-from llmgw.core.words import cut, some
 
 _MOST, _NAMED = 16, 4
 """Changes told at once, and things named in one of them."""
@@ -194,7 +194,7 @@ def _parts(gpus: Iterable[Gpu], card: str) -> str:
 
 
 def _ports(inventory: Inventory) -> dict[str, FabricAdapter]:
-    return {(one.name if one.port == 1 else f"{one.name}:{one.port}"): one for one in inventory.adapters}
+    return {port_name(one): one for one in inventory.adapters}
 
 
 def _fabrics(inventory: Inventory) -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from llmgw.core import attempts, models, sessions, shards, show
+from llmgw.core import models, sessions, shards, show, trials
 from llmgw.core.catalog import Model
 from llmgw.core.effects import Effect, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.events import EventKind
@@ -130,8 +130,8 @@ class Cluster:
             profiles += [order.profile for order in strays if order]
             held = sum(profile.memory for profile in profiles)
             assert ledger.promised(name) == held, f"{name} is promised what it does not hold"
-        trials = {one.trial.token: name for name, one in ledger.reach.standings.items() if one.trial}
-        assert ledger.reach.trials == trials, "a trial is lost"
+        out = {one.trial.token: name for name, one in ledger.reach.standings.items() if one.trial}
+        assert ledger.reach.trials == out, "a trial is lost"
         for name in ledger.reach.waiting:
             assert ledger.reach.standings[name].session is not None, f"{name} waits to be tried and is away"
 
@@ -174,7 +174,7 @@ class Cluster:
             case AgentRegistered() | AgentTurnedAway() | AgentBeat() | AgentReported() | AgentGone():
                 self._handle_agent(happened)
             case AgentListens() | RouterCame() | RouterGone() | RouterTried():
-                self._handle_attempt(happened)
+                self._handle_trial(happened)
             case CatalogLoaded():
                 models.load(self._ledger, happened)
             case ScaleModel():
@@ -190,27 +190,27 @@ class Cluster:
         match happened:
             case AgentRegistered():
                 sessions.registered(self._ledger, happened)
-                attempts.registered(self._ledger, happened.registration.node, happened.session)
+                trials.registered(self._ledger, happened.registration.node, happened.session)
             case AgentTurnedAway():
-                self._ledger.emit(EventKind.NODE_REFUSED, happened.node, happened.text)
+                sessions.turned_away(self._ledger, happened)
             case AgentBeat():
                 sessions.beat(self._ledger, happened)
             case AgentReported():
                 sessions.reported(self._ledger, happened)
             case AgentGone():
                 sessions.gone(self._ledger, happened)
-                attempts.gone(self._ledger, happened.node, happened.session)
+                trials.gone(self._ledger, happened.node, happened.session)
 
-    def _handle_attempt(self, happened: AgentListens | RouterCame | RouterGone | RouterTried) -> None:
+    def _handle_trial(self, happened: AgentListens | RouterCame | RouterGone | RouterTried) -> None:
         match happened:
             case AgentListens():
-                attempts.listens(self._ledger, happened)
+                trials.listens(self._ledger, happened)
             case RouterCame():
-                attempts.router_came(self._ledger, happened)
+                trials.router_came(self._ledger, happened)
             case RouterGone():
-                attempts.router_gone(self._ledger, happened)
+                trials.router_gone(self._ledger, happened)
             case RouterTried():
-                attempts.tried(self._ledger, happened)
+                trials.tried(self._ledger, happened)
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -228,11 +228,11 @@ class Cluster:
                     ledger.turn.nodes.add(name)
                     ledger.watch_warnings(ledger.nodes[name])
                 case ReachDue(name):
-                    attempts.refresh(ledger, name)
+                    trials.refresh(ledger, name)
                 case RouterDue(router):
-                    attempts.forget(ledger, router)
+                    trials.forget(ledger, router)
                 case ReasonsDue():
-                    attempts.renew_reasons(ledger)
+                    trials.renew_reasons(ledger)
 
     def _settle_early(self) -> None:
         """All nodes that the store knows are back, so there is nobody to wait for.

@@ -2,22 +2,13 @@
 
 from collections.abc import Iterator
 
-from llmgw.core.facts import FabricAdapter, Gpu, GpuHolder, Inventory, PortState, Usage
-from llmgw.core.sheet import Group, Line, table
-from llmgw.core.symptoms import DEFAULT_PREFIX, adapter_named
+from llmgw.core.groups import Group, Line, bar, table
+from llmgw.core.inventory import FabricAdapter, Gpu, GpuHolder, Inventory, PortState, Usage, adapter_named, port_name
+from llmgw.core.symptoms import DEFAULT_PREFIX
 from llmgw.core.units import several, size
-
-BAR = 8
-"""Cells of a bar."""
 
 _GPUS = ("GPU", "NAME", "FILLED", "MEMORY", "DRIVER", "COMPUTE", "PCI", "NUMA", "NOTE")
 _ADAPTERS = ("ADAPTER", "LAYER", "STATE", "RATE", "FABRIC", "NETDEV", "NUMA", "GPU", "PREFIX")
-
-
-def bar(part: int, whole: int) -> str:
-    """`▓▓▓░░░░░`; something is never drawn as nothing, and more than all is drawn as all."""
-    full = 0 if whole <= 0 or part <= 0 else min(BAR, max(1, round(BAR * part / whole)))
-    return "▓" * full + "░" * (BAR - full)
 
 
 def gpus_in_short(inventory: Inventory, *, memory: bool) -> str:
@@ -49,12 +40,13 @@ def groups(inventory: Inventory, usage: Usage | None, *, wide: bool) -> Iterator
 
 
 def _gpus(inventory: Inventory, usage: Usage | None, wide: bool) -> Group:
-    note = f"! not known: {inventory.gpu_problem}" if inventory.gpu_problem else ""
+    problem = inventory.gpu_problem
+    note = f"not known: {problem}" if problem else ""
     if not inventory.gpus:
-        return Group(title="GPUs", note=note or "none")
+        return Group(title="GPUs", note=note or "none", heed=bool(problem))
     used = dict(zip((gpu.uuid for gpu in inventory.gpus), usage.gpu_used if usage else (), strict=False))
     lines = (_gpu(gpu, used.get(gpu.uuid), wide) for gpu in _cards_then_parts(inventory.gpus))
-    return table("GPUs", (*_GPUS, "UUID") if wide else _GPUS, lines, note=note)
+    return table("GPUs", (*_GPUS, "UUID") if wide else _GPUS, lines, note=note, heed=bool(problem))
 
 
 def _cards_then_parts(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:
@@ -109,13 +101,14 @@ def _index(uuid: str, inventory: Inventory) -> str:
 
 
 def _adapters(inventory: Inventory, wide: bool) -> Group:
-    note = f"! not known: {inventory.adapter_problem}" if inventory.adapter_problem else ""
+    problem = inventory.adapter_problem
+    note = f"not known: {problem}" if problem else ""
     if not inventory.adapters:
-        return Group(title="adapters", note=note or "none")
+        return Group(title="adapters", note=note or "none", heed=bool(problem))
     fabrics = _fabrics(inventory)
     lines = (_adapter(port, fabrics.get((port.name, port.port), ""), inventory, wide) for port in inventory.adapters)
     columns = (*_ADAPTERS, "PORT GUID", "PKEY", "PCI") if wide else _ADAPTERS
-    return table("adapters", columns, lines, note=note)
+    return table("adapters", columns, lines, note=note, heed=bool(problem))
 
 
 def _fabrics(inventory: Inventory) -> dict[tuple[str, int], str]:
@@ -131,7 +124,7 @@ def _fabrics(inventory: Inventory) -> dict[tuple[str, int], str]:
 
 def _adapter(port: FabricAdapter, fabric: str, inventory: Inventory, wide: bool) -> Line:
     cells = (
-        f"{port.name}:{port.port}",
+        port_name(port),
         port.link_layer.value,
         _port_state(port),
         port.rate,

@@ -19,6 +19,11 @@ LlmgwError                      base, never raised itself
 
 from collections.abc import Iterable
 
+from llmgw.core.brief import some
+
+_KNOWN = 8
+"""Names that are told beside one that is unknown."""
+
 
 class LlmgwError(Exception):
     """The base: `code` is stable, `exit_status` is what a command ends with."""
@@ -111,7 +116,7 @@ class _Unknown(Rejected):
     def __str__(self) -> str:
         if not self.known:
             return f"{self.kind} {self.name[:80]!r} is unknown; none is known yet"
-        return f"{self.kind} {self.name[:80]!r} is unknown; known: {_some(sorted(self.known))}"
+        return f"{self.kind} {self.name[:80]!r} is unknown; known: {some(sorted(self.known), _KNOWN)}"
 
 
 class UnknownModel(_Unknown):
@@ -197,8 +202,3 @@ class PeerNotTrusted(Unreachable):
 
     def __str__(self) -> str:
         return f"{self.peer}: {self.fact}" + (f"; {self.way_out}" if self.way_out else "")
-
-
-def _some(names: list[str], at_most: int = 8) -> str:
-    shown = ", ".join(name[:80] for name in names[:at_most])
-    return shown + (f" and {len(names) - at_most} more" if len(names) > at_most else "")

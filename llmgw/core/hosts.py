@@ -25,3 +25,11 @@ def host_name(text: str) -> str:
 def host_port(host: str, port: int) -> str:
     """`node01:21000`, and `[::1]:21000` with brackets around IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only the machine itself reaches what listens there."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -23,6 +23,8 @@ class AgentTurnedAway:
 
     node: NodeName
     """The node claimed."""
+    holder: str
+    """Whom the certificate is for."""
     text: str
 
 

@@ -9,16 +9,10 @@ from dataclasses import dataclass, field
 from llmgw.core.catalog import Model
 from llmgw.core.changes import lasting
 from llmgw.core.deadlines import Deadlines
-from llmgw.core.effects import (
-    AppendEvent,
-    Assignment,
-    DropAssignment,
-    Effect,
-    SaveAssignment,
-    SaveOrdinal,
-)
+from llmgw.core.effects import AppendEvent, Assignment, DropAssignment, Effect, SaveAssignment, SaveOrdinal
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Inventory, ShardReport
+from llmgw.core.facts import ShardReport
+from llmgw.core.inventory import Inventory
 from llmgw.core.liveness import beat, next_change
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId, shard_id
 from llmgw.core.reach import Reachability

@@ -10,7 +10,8 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from llmgw.core.facts import EngineReport, Inventory, Profile
+from llmgw.core.facts import EngineReport, Profile
+from llmgw.core.inventory import Inventory, memory_stated
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.refusals import (
     AddressNotTried,
@@ -23,11 +24,11 @@ from llmgw.core.refusals import (
     Refusal,
     RefusedByNode,
     UnreachableAddress,
+    Unreached,
     Verdict,
     WillNotObey,
 )
 from llmgw.core.state import Node, NodeState
-from llmgw.core.symptoms import memory_stated
 from llmgw.core.units import GIB, NONE, Bytes
 
 
@@ -52,7 +53,7 @@ class Room:
     """Ours; a node that obeyed a later one will not obey us."""
     refused: tuple[str, float] | None = None
     """The node's own words when it would not start this model, and when it is asked again."""
-    unreached: UnreachableAddress | AddressNotTried | None = None
+    unreached: Unreached | None = None
     """What is against the node's address."""
 
 

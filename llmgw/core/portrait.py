@@ -6,10 +6,9 @@ Texts that the node chose are as they came: whoever shows them to a terminal mak
 from collections.abc import Callable, Iterator
 
 from llmgw.core import devices
-from llmgw.core.devices import bar
-from llmgw.core.facts import Cpu, Disk, Inventory, NumaNode
+from llmgw.core.groups import Group, Line, bar, listed, table
 from llmgw.core.hosts import host_port
-from llmgw.core.sheet import Group, Line, listed, table
+from llmgw.core.inventory import Cpu, Disk, Inventory, NumaNode, memory_stated
 from llmgw.core.state import NodeState
 from llmgw.core.symptoms import nearly_full
 from llmgw.core.units import age, several, size
@@ -116,8 +115,8 @@ def _memory(view: NodeView) -> Group:
     inventory, usage = view.inventory, view.usage
     lines: list[Line] = []
     if inventory is not None:
-        by_hand = any(one.field == "memory" for one in inventory.by_hand)
-        lines.append(Line(cells=("total", size(inventory.memory) + (", by hand" if by_hand else ""))))
+        by_hand = ", by hand" if memory_stated(inventory) else ""
+        lines.append(Line(cells=("total", size(inventory.memory) + by_hand)))
         if inventory.memory_limit is not None:
             lines.append(Line(cells=("limit", f"{size(inventory.memory_limit)} by its control group")))
     of = size(view.usable) if view.usable else "?"

@@ -7,6 +7,7 @@ then is what it *is* (engines, memory in all), and only the node can change that
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from llmgw.core.brief import cut, some
 from llmgw.core.catalog import Model
 from llmgw.core.facts import Profile
 from llmgw.core.names import ModelName
@@ -21,7 +22,6 @@ from llmgw.core.refusals import (
 )
 from llmgw.core.state import Node, NodeState
 from llmgw.core.units import size, sizes
-from llmgw.core.words import cut, some
 
 _NAMED = 5
 """Models named in one event."""

@@ -3,14 +3,14 @@
     the node listens for a while ─▶ every router tries ─▶ results, by router ─▶ a refusal, or none
 
 One router that reaches a node is enough to place there: which replica a request can be sent to is each router's own
-choice. `attempts.py` asks and hears.
+choice. `trials.py` asks and hears.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from llmgw.core.names import NodeName
-from llmgw.core.refusals import AddressNotTried, UnreachableAddress
+from llmgw.core.refusals import AddressNotTried, UnreachableAddress, Unreached
 from llmgw.core.views import Reach
 from llmgw.core.warnings import RouterCannotReach
 
@@ -34,8 +34,6 @@ REASONS = 1.0
 
 _WARNED = 3
 """Routers that a node is warned of; `reach` has all."""
-
-Unreached = UnreachableAddress | AddressNotTried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import ClassVar
 
+from llmgw.core.hosts import host_port
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.units import NONE, Bytes, age, size, size_up, sizes
 
@@ -213,8 +214,7 @@ class UnreachableAddress:
     verdict: ClassVar[Verdict] = Verdict.NOT_NOW
 
     def __str__(self) -> str:
-        where = f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
-        return f"address: router {self.router} does not reach {where}: {self.error}"
+        return f"address: router {self.router} does not reach {host_port(self.address, self.port)}: {self.error}"
 
     @property
     def clears(self) -> str:
@@ -237,6 +237,9 @@ class AddressNotTried:
     def clears(self) -> str:
         return "a router has tried, within seconds"
 
+
+Unreached = UnreachableAddress | AddressNotTried
+"""What is against a node's address."""
 
 Refusal = (
     NodeAway

@@ -8,9 +8,9 @@ Choosing is apart from claiming: whoever asked counts the request in, and out ag
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from ipaddress import ip_address
 from typing import Protocol, TypeVar
 
+from llmgw.core.hosts import is_loopback
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.views import ModelState, Route, RouteReplica
 
@@ -170,11 +170,3 @@ def again(fault: Fault, tries: int, deaths: int) -> bool:
     if tries >= TRIES or fault in (Fault.BROKEN, Fault.SILENT):
         return False
     return fault is not Fault.CLOSED or deaths <= 1
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only the machine itself reaches this."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

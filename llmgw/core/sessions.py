@@ -6,11 +6,12 @@ The newest session of a machine wins. A second machine with a node's name is ref
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llmgw.core import described, shards, skew
+from llmgw.core import descriptions, shards, skew
 from llmgw.core.effects import Answer, EndSession
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Accepted, Gpu, Refused, Registration, Usage, Want
-from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported
+from llmgw.core.facts import Accepted, Refused, Registration, Want
+from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported, AgentTurnedAway
+from llmgw.core.inventory import Gpu, Usage
 from llmgw.core.ledger import Ledger
 from llmgw.core.liveness import state_at
 from llmgw.core.names import NodeName
@@ -46,12 +47,18 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
             EventKind.NODE_READY, known.name, f"{_again(known, registration)} after {away}; {_describe(registration)}"
         )
     same = known if known is not None and known.machine == registration.machine else None
-    node = described.take(ledger, same, _node(ledger, known, same, come))
+    node = descriptions.take(ledger, same, _node(ledger, known, same, come))
     ledger.put_node(node)
     ledger.do(
         Answer(come.session, Accepted(cluster=ledger.settings.cluster, epoch=ledger.epoch, heartbeat=ledger.beat))
     )
     shards.take(ledger, node.name, registration.shards)
+
+
+def turned_away(ledger: Ledger, came: AgentTurnedAway) -> None:
+    """A refused agent tries for ever; that is one event in a while, not one for each try."""
+    if ledger.is_news(came.node, f"certificate of {came.holder}"):
+        ledger.emit(EventKind.NODE_REFUSED, came.node, came.text)
 
 
 def beat(ledger: Ledger, came: AgentBeat) -> None:
@@ -80,7 +87,7 @@ def reported(ledger: Ledger, came: AgentReported) -> None:
     before = _heard(ledger, node)
     node = replace(before, engines=report.engines or before.engines, inventory=report.inventory or before.inventory)
     if report.engines is not None or report.inventory is not None:
-        node = described.take(ledger, before, node)
+        node = descriptions.take(ledger, before, node)
     ledger.put_node(node)
     shards.take(ledger, node.name, report.shards)
 

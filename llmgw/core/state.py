@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from llmgw.core.facts import Engines, Gpu, Inventory, Profile, ShardReport, Usage, Want
+from llmgw.core.facts import Engines, Profile, ShardReport, Want
+from llmgw.core.inventory import Gpu, Inventory, Usage
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.shard import ShardState, combined
 from llmgw.core.skew import Beat

@@ -7,7 +7,7 @@ one node that differ are that node's own affair.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from llmgw.core.facts import Inventory
+from llmgw.core.inventory import Inventory
 from llmgw.core.names import NodeName
 from llmgw.core.symptoms import prefixes
 from llmgw.core.warnings import SubnetsDiffer

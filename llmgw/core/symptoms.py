@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator
 
-from llmgw.core.facts import Disk, Fabric, FabricAdapter, Inventory, LinkLayer, PortState
+from llmgw.core.inventory import (
+    Disk,
+    Fabric,
+    FabricAdapter,
+    Inventory,
+    LinkLayer,
+    PortState,
+    adapter_named,
+    memory_stated,
+    port_name,
+)
 from llmgw.core.units import GIB, Bytes
 from llmgw.core.warnings import (
     AdapterAbsent,
@@ -62,11 +72,6 @@ def of_inventory(inventory: Inventory, now: float, node: str = "NODE") -> Iterat
             yield DiskNearlyFull(directory=disk.directory, free=disk.free, total=disk.total)
 
 
-def memory_stated(inventory: Inventory) -> bool:
-    """Whether its memory is what agent.yaml states."""
-    return any(one.field == "memory" for one in inventory.by_hand)
-
-
 def shrunk(inventory: Inventory, registered: Bytes) -> MemoryShrunk | None:
     """The warning that it has less memory than it should; what is stated by hand is meant."""
     if memory_stated(inventory) or inventory.memory >= _SHRUNK * registered:
@@ -112,19 +117,12 @@ def prefixes(inventory: Inventory) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def adapter_named(inventory: Inventory, named: str) -> FabricAdapter | None:
-    """The port that agent.yaml means by `mlx5_0` (its first) or `mlx5_0:2`."""
-    name, _, port = named.partition(":")
-    ports = [one for one in inventory.adapters if one.name == name and (not port or str(one.port) == port)]
-    return min(ports, key=lambda one: one.port, default=None)
-
-
 def _of_fabrics(inventory: Inventory) -> Iterator[NodeWarning]:
     if inventory.adapter_problem:
         yield AdaptersUnknown(text=inventory.adapter_problem)
     for port in inventory.adapters:
         if port.link_layer is LinkLayer.INFINIBAND and port.state is PortState.INIT:
-            yield NoSubnetManager(adapter=_port(inventory, port))
+            yield NoSubnetManager(adapter=port_name(port))
     for fabric in inventory.fabrics:
         yield from _of_fabric(inventory, fabric)
 
@@ -149,9 +147,3 @@ def _of_fabric(inventory: Inventory, fabric: Fabric) -> Iterator[NodeWarning]:
 
 def _tells_subnet(port: FabricAdapter) -> bool:
     return port.link_layer is LinkLayer.INFINIBAND and port.gid_prefix not in ("", DEFAULT_PREFIX)
-
-
-def _port(inventory: Inventory, port: FabricAdapter) -> str:
-    """Its name, with the port's number where the device has several."""
-    several = sum(1 for one in inventory.adapters if one.name == port.name) > 1
-    return f"{port.name} port {port.port}" if several else port.name

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from llmgw.core.events import Event
-from llmgw.core.facts import Engines, Failure, Inventory, Secret, Usage
+from llmgw.core.facts import Engines, Failure, Secret
+from llmgw.core.inventory import Inventory, Usage
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.refusals import Refusal
 from llmgw.core.shard import ShardState

@@ -7,10 +7,13 @@ label, docs anchor). `symptoms.py` finds them.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from llmgw.core.brief import some
+from llmgw.core.hosts import host_port
 from llmgw.core.names import ReplicaId, ShardId
 from llmgw.core.units import Bytes, age, size, sizes
 
-_SHOWN = 3
+_SHOWN, _PRESENT = 3, 8
+"""Replicas, and adapters, that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class FoundRunning:
     fix: ClassVar[str] = "llmgw ctl scale MODEL N takes them as ordinary ones"
 
     def __str__(self) -> str:
-        return f"{_some(self.replicas)} found running, not placed by this control plane"
+        return f"{some(sorted(self.replicas), _SHOWN)} found running, not placed by this control plane"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ class StrayEngines:
     fix: ClassVar[str] = "stop it by hand on the node"
 
     def __str__(self) -> str:
-        return f"{_some(self.shards)} running that was not ordered; it gets no requests"
+        return f"{some(sorted(self.shards), _SHOWN)} running that was not ordered; it gets no requests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +247,7 @@ class AdapterAbsent:
     present: tuple[str, ...]
 
     def __str__(self) -> str:
-        there = f"there are {', '.join(self.present[:8])}" if self.present else "there is none"
+        there = f"there are {some(self.present, _PRESENT)}" if self.present else "there is none"
         return f"fabric {self.fabric} names adapter {self.adapter}, which is not there; {there}"
 
     @property
@@ -348,7 +351,7 @@ class RouterCannotReach:
     fix: ClassVar[str] = "open its engine_ports to the routers, or set address: in its agent.yaml"
 
     def __str__(self) -> str:
-        return f"router {self.router} does not reach {_where(self.address, self.port)}: {self.error}"
+        return f"router {self.router} does not reach {host_port(self.address, self.port)}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,12 +394,3 @@ NodeWarning = (
 
 DERIVED = ("code", "text", "fix")
 """Written on the wire beside the typed form for a reader that does not know the type; only that one reads them."""
-
-
-def _where(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
-def _some(names: tuple[str, ...]) -> str:
-    shown = ", ".join(sorted(names)[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

@@ -2,7 +2,8 @@
 
 from itertools import zip_longest
 
-from llmgw.core.facts import ByHand, Disk, Engines, Fabric, FabricAdapter, Gpu, GpuHolder, Inventory, Usage
+from llmgw.core.facts import Engines
+from llmgw.core.inventory import ByHand, Disk, Fabric, FabricAdapter, Gpu, GpuHolder, Inventory, Usage
 from llmgw.core.views import NodeView, Reach
 from llmgw.ctl.values import Shape, at
 

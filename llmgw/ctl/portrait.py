@@ -5,9 +5,9 @@ Groups of lines under their titles; `!` marks what is wrong, whatever the termin
 
 from collections.abc import Iterator
 
+from llmgw.core.groups import Group, Line
 from llmgw.core.portrait import portrait, warnings
 from llmgw.core.safe import safe
-from llmgw.core.sheet import Group, Line
 from llmgw.core.views import NodeView
 from llmgw.ctl.tables import align
 
@@ -22,7 +22,8 @@ def node(view: NodeView, now: float, wide: bool) -> list[str]:
 
 
 def _group(group: Group) -> Iterator[str]:
-    yield safe(f"{group.title}  {group.note}" if group.note else group.title, _WORDS)
+    note = f"  {'! ' if group.heed else ''}{group.note}" if group.note else ""
+    yield safe(f"{group.title}{note}", _WORDS)
     yield from _columns(group) if group.columns else _labelled(group)
 
 

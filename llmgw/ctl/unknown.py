@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from llmgw.core.brief import some
 from llmgw.core.errors import Rejected
 
 _SHOWN = 5
@@ -24,5 +25,4 @@ class UnknownNode(Rejected):
             return f"{said}; none has joined yet"
         if near := get_close_matches(self.name[:80], self.known, n=_SHOWN):
             return f"{said}; nearest: {', '.join(near)}"
-        more = f" and {len(self.known) - _SHOWN} more" if len(self.known) > _SHOWN else ""
-        return f"{said}; known: {', '.join(self.known[:_SHOWN])}{more}"
+        return f"{said}; known: {some(self.known, _SHOWN)}"

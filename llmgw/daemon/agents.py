@@ -51,9 +51,6 @@ FIRST = 10.0
 _PACE, _BURST = 0.02, 100
 """Seconds a message may cost on average, and how many may come at once; whoever sends more is read more slowly."""
 
-_SAY_AGAIN = 600.0
-"""Seconds until a refusal of the same certificate and claim is an event again; it is always logged."""
-
 
 class Mailbox:
     """What one session has still to be sent: an answer, the newest question, and the newest orders."""
@@ -159,7 +156,6 @@ class AgentLinks:
     def __init__(self, brain: Brain, boxes: Mailboxes, now: Callable[[], float]) -> None:
         self._brain, self._boxes, self._now = brain, boxes, now
         self._sessions = itertools.count(1)
-        self._told: dict[tuple[str, str], float] = {}
 
     async def link(self, stream: Link) -> None:
         """Serve one stream until it ends."""
@@ -267,23 +263,14 @@ class AgentLinks:
         """The certificate speaks for another node."""
         holder, claim = stream.peer.identity.name, registration.node
         text = f"certificate is for {holder}, the agent says it is {claim}"
-        if self._is_news(holder, claim):
-            await self._brain.tell(AgentTurnedAway(node=claim, text=f"{text} (from {stream.peer.address})"))
+        said = f"{text} (from {stream.peer.address})"
+        await self._brain.tell(AgentTurnedAway(node=claim, holder=holder, text=said))
         way_out = f"set `node: {holder}` in its agent.yaml, or issue a certificate for {claim}"
         return await self._refuse(stream, "wrong_name", f"{text}; {way_out}")
 
     async def _refuse(self, stream: Link, code: str, text: str) -> End:
         await stream.send(to_wire(Refused(code=code, text=text), v1.ControlMessage))
         return End(f"refused: {text}")
-
-    def _is_news(self, holder: str, claim: str) -> bool:
-        """A refused agent tries for ever; that is one event in a while, not one for each try."""
-        now = self._now()
-        self._told = {key: at for key, at in self._told.items() if now - at < _SAY_AGAIN}
-        if (holder, claim) in self._told or len(self._told) >= 1_000:
-            return False
-        self._told[holder, claim] = now
-        return True
 
 
 class _Pace:

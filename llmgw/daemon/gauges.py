@@ -13,7 +13,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from llmgw.core.facts import Engines, Gpu, Inventory, Usage
+from llmgw.core.facts import Engines
+from llmgw.core.inventory import Gpu, Inventory, Usage
 from llmgw.core.safe import safe
 from llmgw.core.views import ModelView, NodeView
 

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from asyncio import TimerHandle, Transport
 from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
 from itertools import islice
 from typing import Any
 
@@ -21,6 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from llmgw import __version__
 from llmgw.config.address import Address
 from llmgw.core.cluster import Cluster
+from llmgw.core.hosts import is_loopback
 from llmgw.core.views import ModelView, NodeView, Noun
 from llmgw.daemon import gauges
 from llmgw.daemon.gauges import Samples
@@ -132,7 +132,7 @@ class Metrics:
         made._listener = await asyncio.get_running_loop().create_server(made._server, sock=listener)
         where = Address(at.host, made.port)
         log.info("figures at http://%s/metrics", where)
-        if not _loopback(listener.getsockname()[0]):
+        if not is_loopback(listener.getsockname()[0]):
             log.warning("metrics: %s is read in plain HTTP by whoever reaches it, with the nodes' names", where)
         return made
 
@@ -167,7 +167,3 @@ def _logger() -> logging.Logger:
     if not http.filters:
         http.addFilter(_OursOnly())
     return http
-
-
-def _loopback(host: str) -> bool:
-    return ip_address(host.partition("%")[0]).is_loopback

@@ -24,8 +24,6 @@ from llmgw.wire.server import current_peer
 
 PATIENCE = 60.0
 """Seconds that a watcher may read nothing before it loses its stream; until then it costs one page and its marks."""
-
-
 MOST_WORDS = 300
 """Characters of a router's words that are kept."""
 

@@ -9,11 +9,12 @@ import tempfile
 from pathlib import Path
 
 from llmgw.core.errors import BadConfig, ClusterCannot
+from llmgw.host.room import nearest
 
 
 def check(path: Path) -> None:
     """Raise BadConfig unless a store can be at `path`; nothing is left there."""
-    above = next(one for one in path.parents if os.path.lexists(one))
+    above = nearest(path.parent)
     if not above.is_dir():
         raise _bad(path, f"{above} is not a directory; move it away, or name another `store:`")
     try:

@@ -24,8 +24,9 @@ MOST_COUNTED = 1 << 53
 """Of an epoch or a seq: more are not exact in JSON, and no counting gets there."""
 
 _MOST_ORDINAL = 1_000_000_000
-_MOST_BYTES = (1 << 63) - 1
 """One more than the highest that a shard's name can have."""
+_MOST_BYTES = (1 << 63) - 1
+"""What the column holds."""
 
 E = TypeVar("E", bound=Enum)
 

@@ -8,7 +8,6 @@ Whatever happens here, requests go on: a router that cannot be asked serves what
 import asyncio
 import contextlib
 import logging
-import os
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -16,9 +15,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from llmgw.core.errors import BadName, LlmgwError, Rejected
-from llmgw.core.hosts import host_name
-from llmgw.core.routing import is_loopback
+from llmgw.core.hosts import host_name, is_loopback
 from llmgw.core.views import Attempt, Noted, Tried
+from llmgw.host.reason import reason
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +134,7 @@ async def reach(attempt: Attempt, machine: str) -> str:
     except TimeoutError:
         return f"no answer within {LIMIT:g} s"
     except OSError as error:
-        return _words(error)
+        return reason(error)[:_LONGEST_WORDS]
     try:
         async with asyncio.timeout_at(ends):
             line = await reader.readuntil(b"\n")
@@ -146,10 +145,3 @@ async def reach(attempt: Attempt, machine: str) -> str:
     finally:
         writer.transport.abort()
     return "" if line == f"llmgw-reach {attempt.token}\n".encode() else _OTHER
-
-
-def _words(error: OSError) -> str:
-    """The kernel's word for it, without the address that our libraries put in front."""
-    known = error.errno is not None and error.errno > 0
-    words = os.strerror(error.errno) if known and error.errno else error.strerror or str(error)
-    return " ".join(words.lower().split())[:_LONGEST_WORDS]

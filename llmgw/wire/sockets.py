@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from llmgw.core.errors import LlmgwError, Rejected
+from llmgw.host.reason import reason
 from llmgw.wire.peers import address_text
 
 
@@ -51,10 +52,8 @@ def remove(path: Path) -> None:
 
 
 def _cannot_listen(where: str, error: OSError) -> Rejected:
-    code = error.errno or 0
-    fact = (os.strerror(code) if code > 0 else error.strerror or str(error)).lower()  # create_server adds to its text
     way = "stop what listens there, or give another" if error.errno == errno.EADDRINUSE else "give another"
-    return Rejected(f"cannot listen at {where}: {fact}; {way} address in server.yaml")
+    return Rejected(f"cannot listen at {where}: {reason(error)}; {way} address in server.yaml")
 
 
 def _group_id(group: str | None) -> int | None:

@@ -13,22 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmgw.agent.discovery import pci
-from llmgw.agent.discovery.adapters import (
-    ADAPTERS,
-    LENGTH,
-    MOST,
-    adapters,
-    gid,
-    link_layer,
-    port_state,
-    word,
-)
-from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import FabricAdapter, Gpu, LinkLayer, PortState
+from llmgw.agent.discovery import pci_tree
+from llmgw.agent.discovery.adapters import ADAPTERS, MOST, adapters, gid, link_layer, port_state, word
+from llmgw.agent.discovery.root import LONGEST, Root
+from llmgw.core.inventory import FabricAdapter, Gpu, LinkLayer, PortState
 from tests.agent import recorded
-
-CLASS = ADAPTERS.lstrip("/")
 
 
 def lay(path: Path, files: dict[str, str], links: dict[str, str] | None = None) -> Root:
@@ -40,7 +29,7 @@ def lay(path: Path, files: dict[str, str], links: dict[str, str] | None = None) 
 def port(device: str, number: int = 1, **said: str) -> dict[str, str]:
     """The files of one port."""
     known = {"link_layer": "InfiniBand", "state": "4: ACTIVE"} | said
-    return {f"{CLASS}/{device}/ports/{number}/{name}": text for name, text in known.items()}
+    return {f"{ADAPTERS}/{device}/ports/{number}/{name}": text for name, text in known.items()}
 
 
 # --- the kernel's words -----------------------------------------------------------------------------------------
@@ -98,15 +87,17 @@ SYS = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0"
 
 def test_the_way_begins_at_the_root_complex() -> None:
     path = "../../../devices/pci0000:15/0000:15:01.0/0000:18:00.0"
-    assert pci.way(path) == ("pci0000:15", "0000:15:01.0", "0000:18:00.0")
-    assert pci.way("/sys/devices/platform/soc/40000000.pcie/pci000f:00/000f:00:00.0/000f:01:00.0")[0] == "pci000f:00"
-    assert pci.way("../../../devices/virtual/net/lo") == ()
+    assert pci_tree.way(path) == ("pci0000:15", "0000:15:01.0", "0000:18:00.0")
+    assert (
+        pci_tree.way("/sys/devices/platform/soc/40000000.pcie/pci000f:00/000f:00:00.0/000f:01:00.0")[0] == "pci000f:00"
+    )
+    assert pci_tree.way("../../../devices/virtual/net/lo") == ()
 
 
 def test_the_address_of_a_part_is_that_of_the_device() -> None:
-    assert pci.address("../../../0000:18:00.0") == "0000:18:00.0"
-    assert pci.address("../../../0000:08:00.0/mlx5_core.sf.4") == "0000:08:00.0"
-    assert pci.address("../../vmbus_1") == ""
+    assert pci_tree.device("../../../0000:18:00.0") == "0000:18:00.0"
+    assert pci_tree.device("../../../0000:08:00.0/mlx5_core.sf.4") == "0000:08:00.0"
+    assert pci_tree.device("../../vmbus_1") == ""
 
 
 @pytest.mark.parametrize(
@@ -120,8 +111,8 @@ def test_the_address_of_a_part_is_that_of_the_device() -> None:
     ],
 )
 def test_bridges_below_the_root_complex_count(other: str, bridges: int) -> None:
-    own = pci.way(f"{SYS}/0000:17:00.0/0000:18:00.0")
-    assert pci.shared(own, pci.way(other)) == pci.shared(pci.way(other), own) == bridges
+    own = pci_tree.way(f"{SYS}/0000:17:00.0/0000:18:00.0")
+    assert pci_tree.shared(own, pci_tree.way(other)) == pci_tree.shared(pci_tree.way(other), own) == bridges
 
 
 def behind(switch: str, *devices: str) -> list[str]:
@@ -131,7 +122,7 @@ def behind(switch: str, *devices: str) -> list[str]:
 
 
 def named(paths: Iterable[str]) -> dict[str, str]:
-    return {pci.address(path): path for path in paths}
+    return {pci_tree.device(path): path for path in paths}
 
 
 def test_two_gpus_and_two_adapters_behind_each_switch_are_pairs() -> None:
@@ -140,24 +131,27 @@ def test_two_gpus_and_two_adapters_behind_each_switch_are_pairs() -> None:
         one, other, third, fourth = behind(switch, *(f"{switch[0]}{at}:00.0" for at in "2345"))
         nics += [one, third]
         gpus += [other, fourth]
-    found = pci.nearest(named(reversed(nics)), named(reversed(gpus)))
-    assert found == {pci.address(nic): pci.address(gpu) for nic, gpu in zip(nics, gpus, strict=True)}
+    found = pci_tree.nearest(named(reversed(nics)), named(reversed(gpus)))
+    assert found == {pci_tree.device(nic): pci_tree.device(gpu) for nic, gpu in zip(nics, gpus, strict=True)}
 
 
 def test_one_adapter_for_two_gpus_is_nearer_to_neither() -> None:
     nic, *gpus = behind("01", "02:00.0", "03:00.0", "04:00.0")
-    assert pci.nearest(named([nic]), named(gpus)) == {}
+    assert pci_tree.nearest(named([nic]), named(gpus)) == {}
 
 
 def test_two_adapters_for_one_gpu_both_have_it() -> None:
     *nics, gpu = behind("01", "02:00.0", "03:00.0", "04:00.0")
-    assert pci.nearest(named(nics), named([gpu])) == {"0000:02:00.0": "0000:04:00.0", "0000:03:00.0": "0000:04:00.0"}
+    assert pci_tree.nearest(named(nics), named([gpu])) == {
+        "0000:02:00.0": "0000:04:00.0",
+        "0000:03:00.0": "0000:04:00.0",
+    }
 
 
 def test_the_functions_of_a_card_go_together() -> None:
     first, second, *gpus = behind("01", "02:00.0", "03:00.0", "04:00.0", "05:00.0")
     nics = [first, first.replace("02:00.0", "02:00.1"), second]
-    assert pci.nearest(named(nics), named(gpus)) == {
+    assert pci_tree.nearest(named(nics), named(gpus)) == {
         "0000:02:00.0": "0000:04:00.0",
         "0000:02:00.1": "0000:04:00.0",
         "0000:03:00.0": "0000:05:00.0",
@@ -168,8 +162,8 @@ def test_a_nearer_gpu_wins_and_a_root_complex_is_not_near() -> None:
     near, nic = behind("01", "02:00.0", "03:00.0")
     far = "/sys/devices/pci0000:01/0000:01:01.0/0000:08:00.0"
     other = "/sys/devices/pci0000:01/0000:01:02.0/0000:09:00.0"
-    assert pci.nearest(named([nic]), named([far, other, near])) == {"0000:03:00.0": "0000:02:00.0"}
-    assert pci.nearest(named([nic]), named([other])) == {}
+    assert pci_tree.nearest(named([nic]), named([far, other, near])) == {"0000:03:00.0": "0000:02:00.0"}
+    assert pci_tree.nearest(named([nic]), named([other])) == {}
 
 
 PATHS = st.lists(st.sampled_from(["pci0000:00", "0000:00:01.0", "0000:01:00.0", "0000:01:00.1", "x", ""]), max_size=6)
@@ -178,10 +172,10 @@ PATHS = st.lists(st.sampled_from(["pci0000:00", "0000:00:01.0", "0000:01:00.0", 
 @given(st.lists(PATHS.map("/".join), max_size=8), st.lists(PATHS.map("/".join), max_size=8), st.text())
 def test_any_paths_give_gpus_that_share_a_bridge(nics: list[str], gpus: list[str], text: str) -> None:
     own, cards = {str(n): path for n, path in enumerate(nics)}, {str(n): path for n, path in enumerate(gpus)}
-    for nic, gpu in pci.nearest(own, cards).items():
-        best = max(pci.shared(pci.way(own[nic]), pci.way(path)) for path in gpus)
-        assert pci.shared(pci.way(own[nic]), pci.way(cards[gpu])) == best > 0
-    assert pci.nearest({"nic": text}, {"gpu": text}).keys() <= {"nic"}
+    for nic, gpu in pci_tree.nearest(own, cards).items():
+        best = max(pci_tree.shared(pci_tree.way(own[nic]), pci_tree.way(path)) for path in gpus)
+        assert pci_tree.shared(pci_tree.way(own[nic]), pci_tree.way(cards[gpu])) == best > 0
+    assert pci_tree.nearest({"nic": text}, {"gpu": text}).keys() <= {"nic"}
 
 
 def test_each_adapter_of_a_large_server_has_its_gpu(tmp_path: Path) -> None:
@@ -202,10 +196,10 @@ def test_a_storage_adapter_behind_the_same_switch_takes_no_gpu_from_the_others(t
     files, links = dict[str, str](), dict[str, str]()
     for name, path, layer in (("a", storage, "Ethernet"), ("b", one, "InfiniBand"), ("c", other, "InfiniBand")):
         files |= port(name, link_layer=layer)
-        links[f"{CLASS}/{name}/device"] = f"../../..{path.removeprefix('/sys')}"
+        links[f"{ADAPTERS}/{name}/device"] = f"../../..{path.removeprefix('/sys')}"
     for path in (storage, one, other, *gpus):
-        links[f"sys/bus/pci/devices/{pci.address(path)}"] = f"../../..{path.removeprefix('/sys')}"
-    cards = tuple(Gpu(index=at, uuid=f"GPU-{at}", pci=pci.address(path)) for at, path in enumerate(gpus))
+        links[f"sys/bus/pci/devices/{pci_tree.device(path)}"] = f"../../..{path.removeprefix('/sys')}"
+    cards = tuple(Gpu(index=at, uuid=f"GPU-{at}", pci=pci_tree.device(path)) for at, path in enumerate(gpus))
     found, _ = adapters(lay(tmp_path, files, links), cards)
     assert [(one.name, one.gpu) for one in found] == [("a", ""), ("b", "GPU-0"), ("c", "GPU-1")]
 
@@ -217,11 +211,11 @@ def test_a_virtual_function_is_where_its_card_is(tmp_path: Path) -> None:
     files, links = dict[str, str](), dict[str, str]()
     for name, path in (("a", nic), ("v", virtual), ("z", second)):
         files |= port(name)
-        links[f"{CLASS}/{name}/device"] = f"../../..{path.removeprefix('/sys')}"
+        links[f"{ADAPTERS}/{name}/device"] = f"../../..{path.removeprefix('/sys')}"
     for path in (nic, virtual, second, *gpus):
-        links[f"sys/bus/pci/devices/{pci.address(path)}"] = f"../../..{path.removeprefix('/sys')}"
+        links[f"sys/bus/pci/devices/{pci_tree.device(path)}"] = f"../../..{path.removeprefix('/sys')}"
     links[f"{virtual.lstrip('/')}/physfn"] = "../0000:02:00.0"
-    cards = tuple(Gpu(index=at, uuid=f"GPU-{at}", pci=pci.address(path)) for at, path in enumerate(gpus))
+    cards = tuple(Gpu(index=at, uuid=f"GPU-{at}", pci=pci_tree.device(path)) for at, path in enumerate(gpus))
     found, _ = adapters(lay(tmp_path, files, links), cards)
     assert [(one.name, one.gpu) for one in found] == [("a", "GPU-0"), ("v", "GPU-0"), ("z", "GPU-1")]
 
@@ -282,7 +276,7 @@ def test_a_container_that_was_given_no_adapter_has_none(tmp_path: Path) -> None:
 def test_one_that_has_its_driver_is_listed_beside_one_that_has_not(tmp_path: Path) -> None:
     bus = "sys/bus/pci/devices"
     files = port("mlx5_0") | {f"{bus}/0000:0{at}:00.0/class": "0x020700" for at in (1, 2)}
-    root = lay(tmp_path, files, {f"{CLASS}/mlx5_0/device": "../../../0000:01:00.0"})
+    root = lay(tmp_path, files, {f"{ADAPTERS}/mlx5_0/device": "../../../0000:01:00.0"})
     (found,), problem = adapters(root, ())
     assert found.pci == "0000:01:00.0"
     assert problem.startswith("1 InfiniBand device on the PCI bus (0000:02:00.0) without an RDMA driver: load ")
@@ -293,13 +287,13 @@ def test_a_hidden_sysfs_is_not_no_adapters(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_read_is_a_problem_with_its_reason(tmp_path: Path) -> None:
-    assert adapters(lay(tmp_path / "file", {CLASS: "x"}), ()) == ((), f"{ADAPTERS} cannot be read: Not a directory")
-    loop = lay(tmp_path / "loop", {}, {CLASS: "infiniband"})
-    assert adapters(loop, ()) == ((), f"{ADAPTERS} cannot be read: Too many levels of symbolic links")
+    assert adapters(lay(tmp_path / "file", {ADAPTERS: "x"}), ()) == ((), f"/{ADAPTERS} cannot be read: Not a directory")
+    loop = lay(tmp_path / "loop", {}, {ADAPTERS: "infiniband"})
+    assert adapters(loop, ()) == ((), f"/{ADAPTERS} cannot be read: Too many levels of symbolic links")
 
 
 def test_a_device_without_ports_is_a_problem(tmp_path: Path) -> None:
-    root = lay(tmp_path, port("mlx5_1") | {f"{CLASS}/mlx5_0/node_guid": "x"})
+    root = lay(tmp_path, port("mlx5_1") | {f"{ADAPTERS}/mlx5_0/node_guid": "x"})
     found, problem = adapters(root, ())
     assert ([one.name for one in found], problem) == (["mlx5_1"], "mlx5_0 without a port")
 
@@ -310,7 +304,7 @@ def test_ports_are_in_the_order_that_people_count_and_bounded(tmp_path: Path) ->
         files |= port(f"mlx5_{at}", rate="x" * 1000)
     found, problem = adapters(lay(tmp_path, files), ())
     assert [one.name for one in found] == [f"mlx5_{at}" for at in range(MOST)]
-    assert len(found[0].rate) == LENGTH
+    assert len(found[0].rate) == LONGEST
     assert problem == "more than 128 ports, of which the first 128 are listed"
 
 
@@ -324,11 +318,13 @@ LEAF = st.sampled_from(
     ]
 )
 PLACE = st.one_of(
-    st.builds(lambda device, leaf: f"{CLASS}/{device}/{leaf}", DEVICE, LEAF),
-    st.builds(lambda device, at, leaf: f"{CLASS}/{device}/ports/{at}/{leaf}", DEVICE, st.sampled_from("012x"), LEAF),
+    st.builds(lambda device, leaf: f"{ADAPTERS}/{device}/{leaf}", DEVICE, LEAF),
+    st.builds(lambda device, at, leaf: f"{ADAPTERS}/{device}/ports/{at}/{leaf}", DEVICE, st.sampled_from("012x"), LEAF),
     st.builds(lambda device, leaf: f"sys/bus/pci/devices/{device}/{leaf}", DEVICE, LEAF),
     st.builds(lambda device: f"sys/bus/pci/devices/{device}", DEVICE),
-    st.sampled_from([CLASS, f"{CLASS}/mlx5_0", f"{CLASS}/mlx5_0/ports", "sys/bus/pci/devices", "sys/class", "sys"]),
+    st.sampled_from(
+        [ADAPTERS, f"{ADAPTERS}/mlx5_0", f"{ADAPTERS}/mlx5_0/ports", "sys/bus/pci/devices", "sys/class", "sys"]
+    ),
 )
 
 
@@ -370,10 +366,10 @@ def test_any_tree_gives_ports_and_words_that_can_be_sent(tree: dict[str, bytes |
         gpus = (Gpu(index=0, uuid="GPU-a", pci="0000:01:00.0"),)
         found, problem = adapters(Root.recorded(Path(top)), gpus)
     assert len(found) <= MOST
-    assert len(problem) <= 4 * LENGTH
+    assert len(problem) <= 4 * LONGEST
     for text in (problem, *(text for one in found for text in texts(one))):
         text.encode()
-    assert all(len(text) <= LENGTH for one in found for text in texts(one))
+    assert all(len(text) <= LONGEST for one in found for text in texts(one))
     assert all(one.port < 1000 and (one.numa is None or one.numa >= 0) for one in found)
 
 
@@ -385,5 +381,5 @@ def texts(adapter: FabricAdapter) -> list[str]:
 def test_this_machine_can_be_looked_at() -> None:
     """Whatever it has: the class is there or not, and each of its devices is listed."""
     found, problem = adapters(Root(), ())
-    devices = set(os.listdir(ADAPTERS)) if os.path.isdir(ADAPTERS) else set()
+    devices = set(os.listdir(f"/{ADAPTERS}")) if os.path.isdir(f"/{ADAPTERS}") else set()
     assert problem or {one.name for one in found} == devices

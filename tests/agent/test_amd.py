@@ -4,19 +4,21 @@ There is no such GPU on the machine that runs these tests: the files and the too
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmgw.agent.discovery import amd, bus, gpus, kfd, rocm
+from llmgw.agent.discovery import amd, gpus, kfd, pci_bus, rocm
+from llmgw.agent.discovery.gpus_found import Gpus
 from llmgw.agent.discovery.root import Root
 from llmgw.core.units import GIB, Bytes
 from tests.agent import recorded
 
-ONE = f"{bus.DEVICES}/0000:03:00.0"
-OTHER = f"{bus.DEVICES}/0000:0c:00.0"
+ONE = f"{pci_bus.DEVICES}/0000:03:00.0"
+OTHER = f"{pci_bus.DEVICES}/0000:0c:00.0"
 
 
 def nobody(pid: int) -> bool:
@@ -34,6 +36,10 @@ def machine(path: Path, files: dict[str, str], *, driver: str = "amdgpu") -> Roo
     for at in (ONE, OTHER):
         (path / at / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
     return Root.recorded(path)
+
+
+async def look(root: Root, ours: Callable[[int], bool] = nobody, limit: float = 20.0) -> Gpus:
+    return await gpus.look(root, Bytes(0), Bytes(0), ours, limit=limit)
 
 
 # --- which cards count ------------------------------------------------------------------------------------------
@@ -89,13 +95,13 @@ def test_the_target_version_names_the_architecture(version: int, name: str):
 
 
 async def test_used_memory_stands_beside_each_gpu(tmp_path: Path):
-    found = await gpus.look(recorded.load("mi210-rocm-smi").lay(tmp_path), Bytes(0), Bytes(0), nobody)
+    found = await look(recorded.load("mi210-rocm-smi").lay(tmp_path))
     assert found.used == (10747904, 10747904, 51527024640, 10747904)
 
 
 async def test_engines_of_ours_hold_nothing_from_us(tmp_path: Path):
     root = recorded.load("mi210-without-tools").lay(tmp_path)
-    assert (await gpus.look(root, Bytes(0), Bytes(0), lambda pid: pid == 8123)).holders == ()
+    assert (await look(root, lambda pid: pid == 8123)).holders == ()
 
 
 async def test_problems_of_both_makers_are_both_told(tmp_path: Path):
@@ -104,7 +110,7 @@ async def test_problems_of_both_makers_are_both_told(tmp_path: Path):
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho no; exit 9\n")
     tool.chmod(0o755)
-    found = await gpus.look(root, Bytes(0), Bytes(0), nobody)
+    found = await look(root)
     assert found.problem == (
         "nvidia-smi: exit status 9: no (the driver is not loaded); "
         "1 AMD GPU on the PCI bus without a driver (0000:03:00.0): load amdgpu"
@@ -118,7 +124,7 @@ async def test_a_tool_that_hangs_costs_names_and_nothing_else(tmp_path: Path):
         tool.parent.mkdir(exist_ok=True)
         tool.write_text("#!/bin/sh\nexec /bin/sleep 64\n")
         tool.chmod(0o755)
-    found = await gpus.look(root, Bytes(0), Bytes(0), nobody, limit=2.0)
+    found = await look(root, limit=2.0)
     assert ([gpu.name for gpu in found.gpus], found.problem) == ([""] * 4, "")
 
 

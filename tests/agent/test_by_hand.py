@@ -8,7 +8,7 @@ import pytest
 from llmgw.agent.discovery.by_hand import by_hand
 from llmgw.config.load import load_agent
 from llmgw.config.tls import TlsFiles
-from llmgw.core.facts import ByHand
+from llmgw.core.inventory import ByHand
 from llmgw.core.units import GIB, Bytes
 from tests.agent.test_main import config
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from llmgw.agent.discovery.arm_parts import part_name
 from llmgw.agent.discovery.cpu import cpu, features
 from llmgw.agent.discovery.numa import numa
 from llmgw.agent.discovery.numbers import MOST, kib, processors, whole
-from llmgw.agent.discovery.parts import part_name
 from llmgw.agent.discovery.root import Root
 
 

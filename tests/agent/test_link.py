@@ -13,20 +13,9 @@ from llmgw.agent.link import Link, Who
 from llmgw.agent.news import News
 from llmgw.config.address import Address
 from llmgw.config.tls import TlsFiles
-from llmgw.core.facts import (
-    Accepted,
-    Cpu,
-    Desired,
-    Engines,
-    Exposure,
-    Inventory,
-    Listening,
-    Refused,
-    Registration,
-    TryAddress,
-    Usage,
-)
+from llmgw.core.facts import Accepted, Desired, Engines, Exposure, Listening, Refused, Registration, TryAddress
 from llmgw.core.identity import Identity, Role
+from llmgw.core.inventory import Cpu, Inventory, Usage
 from llmgw.core.names import NodeName
 from llmgw.core.units import GIB
 from tests.agent.control import Control, Session, desired

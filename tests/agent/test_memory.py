@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llmgw.agent.discovery import memory
-from llmgw.agent.discovery.groups import around
+from llmgw.agent.discovery.cgroups import around
 from llmgw.agent.discovery.root import Root
 from llmgw.core.units import GIB, MIB
 from tests.agent import recorded

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmgw.agent.discovery import bus, gpus, nvidia
+from llmgw.agent.discovery import gpus, nvidia, pci_bus
 from llmgw.agent.discovery import nvidia_smi as smi
-from llmgw.agent.discovery.found import Gpus
+from llmgw.agent.discovery.gpus_found import Gpus
 from llmgw.agent.discovery.holders import MOST, Held, foreign
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.launch import pids
 from llmgw.agent.run import Ran
-from llmgw.core.facts import Gpu
+from llmgw.core.inventory import Gpu
 from llmgw.core.units import GIB, MIB, Bytes
 from tests.agent import recorded
 
@@ -143,7 +143,7 @@ async def test_no_devices_is_an_answer_only_with_its_own_status(tmp_path: Path):
 
 async def test_what_is_lent_to_virtual_machines_is_not_missed(tmp_path: Path):
     """One card is lent as a whole; the other one lends a function."""
-    at = bus.DEVICES
+    at = pci_bus.DEVICES
     names = ("0000:17:00.0", "0000:17:00.4", "0000:31:00.0")
     files = {f"{at}/{name}/vendor": "0x10de" for name in names} | {f"{at}/{name}/class": "0x030200" for name in names}
     root = machine(tmp_path, f'case "$*" in *query-gpu*) echo "{ROW}" ;; esac', files)
@@ -249,7 +249,7 @@ def test_more_gpus_than_any_machine_has_are_not_taken():
     ],
 )
 def test_a_bus_id_becomes_the_address_of_sysfs(said: str, address: str):
-    assert bus.address(said) == address
+    assert pci_bus.address(said) == address
 
 
 # --- parts ------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from llmgw.agent.worth_telling import worth_telling
-from llmgw.core.facts import Cpu, Disk, GpuHolder, Inventory
+from llmgw.core.inventory import Cpu, Disk, GpuHolder, Inventory
 from llmgw.core.units import GIB, MIB, TIB, Bytes
 
 TOLD = Inventory(

@@ -8,21 +8,17 @@ from llmgw.core.effects import Answer, AppendEvent, DropAssignment, Effect, Save
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import (
     Accepted,
-    ByHand,
-    Cpu,
     Desired,
     EngineReport,
     Engines,
     Failure,
     FailureKind,
     Heartbeat,
-    Inventory,
     Profile,
     Refused,
     Registration,
     Report,
     ShardReport,
-    Usage,
     Want,
 )
 from llmgw.core.inputs import (
@@ -35,6 +31,7 @@ from llmgw.core.inputs import (
     ScaleModel,
     Tick,
 )
+from llmgw.core.inventory import ByHand, Cpu, Inventory, Usage
 from llmgw.core.names import ModelName, NodeName, ShardId
 from llmgw.core.settings import Settings, Stored
 from llmgw.core.shard import ShardState

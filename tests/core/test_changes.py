@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmgw.core.changes import changes, gone, lasting, listed
-from llmgw.core.facts import (
+from llmgw.core.inventory import (
     ByHand,
     Cpu,
     Disk,

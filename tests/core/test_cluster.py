@@ -10,18 +10,20 @@ from llmgw.core import placement
 from llmgw.core.effects import EndSession, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.errors import TooMany, UnknownModel
 from llmgw.core.events import EventKind
-from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Gpu, Heartbeat, Refused, Report, Usage, Want
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Refused, Report, Want
 from llmgw.core.inputs import (
     AgentBeat,
     AgentGone,
     AgentRegistered,
     AgentReported,
+    AgentTurnedAway,
     CatalogLoaded,
     Overslept,
     ScaleModel,
     Tick,
 )
-from llmgw.core.names import ShardId
+from llmgw.core.inventory import Gpu, Usage
+from llmgw.core.names import ShardId, node_name
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, RefusedByNode, Verdict, WillNotObey
 from llmgw.core.shard import ShardState
 from llmgw.core.state import NodeState
@@ -278,6 +280,17 @@ def test_a_refused_agent_that_tries_for_ever_does_not_fill_the_history() -> None
         stage.join(Agent("node01", machine="another"))
         stage.agents["node01"].session = None
     assert stage.kinds().count(EventKind.NODE_REFUSED) == 1
+
+
+def test_a_certificate_for_another_node_is_one_event_in_a_while_for_each_node_that_is_claimed() -> None:
+    stage = Stage()
+    for claim in ("node02", "node02", "node03"):
+        text = f"certificate is for node01, the agent says it is {claim}"
+        stage.apply(AgentTurnedAway(node=node_name(claim), holder="node01", text=text))
+    assert [one.subject for one in stage.events if one.kind is EventKind.NODE_REFUSED] == ["node02", "node03"]
+    stage.later(600)
+    stage.apply(AgentTurnedAway(node=node_name("node02"), holder="node01", text="again"))
+    assert stage.last(EventKind.NODE_REFUSED).text == "again"
 
 
 def test_an_agent_of_another_cluster_is_refused_with_the_way_out() -> None:

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmgw.config.units import byte_size
-from llmgw.core.facts import EngineReport, Engines, Inventory
+from llmgw.core.facts import EngineReport, Engines
+from llmgw.core.inventory import Inventory
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.placement import CHECKS, Need, Placement, Room, Unplaced, fill, place, usable
 from llmgw.core.refusals import (

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from llmgw.core.facts import (
+from llmgw.core.inventory import (
     ByHand,
     Cpu,
     Disk,
@@ -63,7 +63,7 @@ TWO_RAILS = (Fabric(name="ib-a", adapters=("mlx5_0", "mlx5_0:2")),)
         ({"adapters": (replace(IB, state=PortState.INIT),)}, "mlx5_0: link is up but no subnet manager answers"),
         (
             {"adapters": (IB, replace(IB, port=2, state=PortState.INIT))},
-            "mlx5_0 port 2: link is up but no subnet manager answers",
+            "mlx5_0:2: link is up but no subnet manager answers",
         ),
         (
             {"adapters": (replace(IB, state=PortState.DOWN, physical_state="Polling"),)},

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import (
+from llmgw.core.facts import EngineReport, Engines
+from llmgw.core.inventory import (
     ByHand,
     Disk,
-    EngineReport,
-    Engines,
     Fabric,
     FabricAdapter,
     Gpu,

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from llmgw.core.errors import UnknownModel
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Cpu, EngineReport, Engines, Failure, FailureKind, Gpu, Inventory, Usage
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind
+from llmgw.core.inventory import Cpu, Gpu, Inventory, Usage
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory
 from llmgw.core.shard import ShardState

@@ -26,7 +26,7 @@ def test_a_sick_node_says_what_is_wrong_and_what_to_do() -> None:
     assert group(lines, "by hand")[2] == "  ! memory  64 GiB  31.3 GiB"
     assert group(lines, "GPUs")[0].startswith("GPUs  ! not known: nvidia-smi ended with exit status 9")
     assert group(lines, "engines") == ["engines  never probed"]
-    assert [line[:11] for line in group(lines, "adapters")[2:]] == ["  ! mlx5_0:", "  ! mlx5_1:"]
+    assert [line[:11] for line in group(lines, "adapters")[2:]] == ["  ! mlx5_0 ", "  ! mlx5_1 "]
     assert "  ! promised   ▓▓▓▓▓▓▓▓ 70 GiB of 63.5 GiB usable" in lines
     warnings = group(lines, "warnings")
     assert lines[-len(warnings) :] == warnings, "they come last, where the eye is"

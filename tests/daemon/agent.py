@@ -16,8 +16,8 @@ from llmgw.core.facts import (
     Report,
     ShardReport,
     TryAddress,
-    Usage,
 )
+from llmgw.core.inventory import Usage
 from llmgw.core.units import GIB
 from llmgw.wire.agent import v1
 from llmgw.wire.channel import Channel, ClientLink

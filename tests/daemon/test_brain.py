@@ -11,8 +11,9 @@ from llmgw.core.cluster import Cluster
 from llmgw.core.effects import SendDesired
 from llmgw.core.errors import ControlFault, UnknownModel, Unreachable
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Accepted, Desired, Heartbeat, Report, ShardReport, Usage, Want
+from llmgw.core.facts import Accepted, Desired, Heartbeat, Report, ShardReport, Want
 from llmgw.core.inputs import AgentBeat, AgentGone, AgentReported, AgentTurnedAway, ScaleModel, Tick
+from llmgw.core.inventory import Usage
 from llmgw.core.names import NodeName
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB
@@ -181,7 +182,8 @@ async def test_what_waits_for_the_disk_is_bounded() -> None:
     async with running() as world:
         world.store.failing = FULL
         for index in range(1_200):
-            await world.brain.tell(AgentTurnedAway(node=NodeName("node01"), text=f"try {index}"))
+            world.clock.pass_by(1.0)  # what is said again and again in ten minutes is one event
+            await world.brain.tell(AgentTurnedAway(node=NodeName("node01"), holder=f"host{index}", text=f"try {index}"))
         waiting = list(world.brain._unsaved.values())
         assert len(waiting) == 1_000
         assert waiting[-1].event.text == "try 1199"  # type: ignore[union-attr]
@@ -237,7 +239,7 @@ async def test_a_fault_of_ours_harms_only_who_triggered_it(
 
         monkeypatch.setattr(Cluster, "_handle", poisoned)
         with caplog.at_level(logging.ERROR), pytest.raises(ControlFault, match="ZeroDivisionError"):
-            await world.brain.tell(AgentTurnedAway(node=NodeName("node01"), text="x"))
+            await world.brain.tell(AgentTurnedAway(node=NodeName("node01"), holder="node02", text="x"))
         assert "boom" in caplog.text
         with pytest.raises(ControlFault):
             await world.brain.ask(scale(3))
@@ -344,7 +346,7 @@ async def test_a_beat_that_waits_in_the_queue_counts_before_its_node_is_called_s
         await world.join("node01", 1)
         for _ in range(4):  # looks within each beat, as the brain does by itself
             world.clock.pass_by(1.4)
-            await world.brain.tell(AgentTurnedAway(node=NodeName("other"), text="x"))
+            await world.brain.tell(AgentTurnedAway(node=NodeName("other"), holder="node02", text="x"))
         told = [asyncio.ensure_future(world.brain.tell(beat(1)))]
         world.clock.pass_by(1.0)
         await asyncio.gather(*told)
@@ -352,7 +354,7 @@ async def test_a_beat_that_waits_in_the_queue_counts_before_its_node_is_called_s
         assert [event.text for event in world.hub.heard if event.kind in AWAY] == []
         for _ in range(5):
             world.clock.pass_by(1.4)
-            await world.brain.tell(AgentTurnedAway(node=NodeName("other"), text="x"))
+            await world.brain.tell(AgentTurnedAway(node=NodeName("other"), holder="node02", text="x"))
         await world.brain.tell(Tick())
         assert [event.kind for event in world.hub.heard if event.kind in AWAY] == [EventKind.NODE_UNREACHABLE]
 

@@ -11,7 +11,7 @@ from tests.daemon.world import Clock, turns
 
 
 def said(text: str) -> Input:
-    return AgentTurnedAway(node=NodeName("node01"), text=text)
+    return AgentTurnedAway(node=NodeName("node01"), holder="node02", text=text)
 
 
 def words(taken: list[Waiting]) -> list[str]:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from llmgw.core.errors import BadMessage
-from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Report, Secret, ShardReport, Usage
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Report, Secret, ShardReport
+from llmgw.core.inventory import Usage
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB

@@ -19,7 +19,8 @@ from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.core.errors import ControlUnreachable
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Desired, Inventory, Report, ShardReport
+from llmgw.core.facts import Desired, Report, ShardReport
+from llmgw.core.inventory import Inventory
 from llmgw.core.shard import ShardState
 from llmgw.core.views import Noun
 from tests.core.stage import inventory

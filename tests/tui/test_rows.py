@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from llmgw.core.devices import bar
+from llmgw.core.groups import bar
 from llmgw.core.safe import safe
 from llmgw.core.state import NodeState
 from llmgw.core.units import GIB

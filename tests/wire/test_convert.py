@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llmgw.core import events, facts, refusals, shard, views, warnings
+from llmgw.core import events, facts, inventory, refusals, shard, views, warnings
 from llmgw.core.errors import BadMessage
 from llmgw.core.refusals import Refusal
 from llmgw.core.state import NodeState
@@ -44,7 +44,7 @@ ASKED = {
 
 CORE = {"NodeState": NodeState} | {
     value.__name__: value
-    for module in (facts, views, refusals, warnings, events, shard)
+    for module in (facts, inventory, views, refusals, warnings, events, shard)
     for value in vars(module).values()
     if isinstance(value, type) and value.__module__ == module.__name__
 }
@@ -92,11 +92,11 @@ def test_every_enum_has_the_same_members_and_a_zero_that_is_never_sent():
 
 
 def test_a_plan_refuses_what_does_not_match():
-    for core, message in ((facts.Cpu, wire.Gpu), (facts.AgentMessage, agent.ControlMessage), (int, wire.Cpu)):
+    for core, message in ((inventory.Cpu, wire.Gpu), (facts.AgentMessage, agent.ControlMessage), (int, wire.Cpu)):
         with pytest.raises(TypeError):
             convert._plan(core, message)
     with pytest.raises(TypeError):
-        to_wire(facts.Cpu(cores=1), agent.AgentMessage)
+        to_wire(inventory.Cpu(cores=1), agent.AgentMessage)
 
     @dataclasses.dataclass
     class Cpu:
@@ -190,9 +190,9 @@ def test_what_the_codec_lets_pass_is_refused_when_read():
         (agent.Heartbeat(at=math.inf, usage=usage), facts.Heartbeat, "at must be a finite number, not inf"),
         (wire.Failure(text="x", **at), facts.Failure, "kind has no known value"),
         (wire.Failure(kind=wire.FailureKind(77), text="x", **at), facts.Failure, "kind has no known value"),
-        (wire.Cpu(cores=-1), facts.Cpu, "cores must be a number from 0 to 4294967295, not -1"),
-        (wire.Cpu(cores=1 << 40), facts.Cpu, "cores must be a number from 0"),
-        (wire.Cpu(cores=True), facts.Cpu, "cores must be a number"),
+        (wire.Cpu(cores=-1), inventory.Cpu, "cores must be a number from 0 to 4294967295, not -1"),
+        (wire.Cpu(cores=1 << 40), inventory.Cpu, "cores must be a number from 0"),
+        (wire.Cpu(cores=True), inventory.Cpu, "cores must be a number"),
         (wire.NodeAway(node="N 1", seconds=1.0), refusals.NodeAway, "node is no name: 'N 1'"),
         (wire.NodeAway(node="", seconds=1.0), refusals.NodeAway, "node is no name"),
         (operator.RouteReplica(id="m", node="n", port=1), views.RouteReplica, "id is no name"),
@@ -276,11 +276,11 @@ def parts(message):
 
 
 def test_what_cannot_be_sent_is_refused_when_written():
-    usage = facts.Usage(memory_available=1)
+    usage = inventory.Usage(memory_available=1)
     cases = [
-        (facts.Cpu(cores=-1), wire.Cpu),
-        (facts.Cpu(cores=1 << 32), wire.Cpu),
-        (facts.Usage(memory_available=-1), wire.Usage),
+        (inventory.Cpu(cores=-1), wire.Cpu),
+        (inventory.Cpu(cores=1 << 32), wire.Cpu),
+        (inventory.Usage(memory_available=-1), wire.Usage),
         (facts.Engines(probed_at=math.nan), wire.Engines),
         (facts.Heartbeat(at=math.inf, usage=usage), agent.Heartbeat),
         (facts.Leaving(reason="half a pair \ud800"), agent.Leaving),

@@ -9,18 +9,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from llmgw.agent.discovery import bus, pci
-from llmgw.agent.discovery.bus import DEVICES
-from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import FabricAdapter, Gpu, LinkLayer, PortState
+from llmgw.agent.discovery import pci_bus, pci_tree
+from llmgw.agent.discovery.pci_bus import DEVICES
+from llmgw.agent.discovery.root import LONGEST, Root
+from llmgw.agent.discovery.virtualization import contained
+from llmgw.core.brief import some
+from llmgw.core.inventory import FabricAdapter, Gpu, LinkLayer, PortState
 from llmgw.core.units import several
 
-ADAPTERS = "/sys/class/infiniband"
+ADAPTERS = "sys/class/infiniband"
 
 MOST = 128
 """Ports listed; virtual functions can be many more."""
-LENGTH = 200
-"""Characters kept of one text."""
 
 _INFINIBAND = "0x0207"
 """PCI class of an InfiniBand controller. An adapter in Ethernet mode is an Ethernet controller (0x0200), which needs
@@ -36,14 +36,14 @@ _NAME = 64
 
 def adapters(root: Root, gpus: tuple[Gpu, ...]) -> tuple[tuple[FabricAdapter, ...], str]:
     """Return the ports by name and number, and why some could not be looked at (then "none" is not said)."""
-    if not any(root.names(f"/sys/{part}") for part in ("bus", "class", "devices")):
+    if not any(root.names(f"sys/{part}") for part in ("bus", "class", "devices")):
         return (), "sysfs is not visible: /sys is empty or not there"
     try:
         devices = sorted(os.listdir(root.at(ADAPTERS)), key=_in_order)
     except FileNotFoundError:
         devices = []
     except OSError as error:
-        return (), f"{ADAPTERS} cannot be read: {error.strerror}"
+        return (), f"/{ADAPTERS} cannot be read: {error.strerror}"
     found = list[FabricAdapter]()
     silent = list[str]()
     for device in devices:
@@ -53,14 +53,14 @@ def adapters(root: Root, gpus: tuple[Gpu, ...]) -> tuple[tuple[FabricAdapter, ..
             silent.append(device)
         if len(found) > MOST:
             return _beside(root, found[:MOST], gpus), f"more than {MOST} ports, of which the first {MOST} are listed"
-    problems = [f"{_some(silent)} without a port"] if silent else []
+    problems = [f"{some([_clean(name)[:_NAME] for name in silent], _SHOWN)} without a port"] if silent else []
     problems += _driverless(root, {port.pci for port in found})
     return _beside(root, found, gpus), "; ".join(problems)
 
 
 def _ports(root: Root, device: str) -> Iterator[FabricAdapter]:
     place = f"{ADAPTERS}/{device}"
-    address = pci.address(_link(root, f"{place}/device"))
+    address = pci_tree.device(root.link(f"{place}/device"))
     guid = _text(root, f"{place}/node_guid")
     for port in sorted(int(name) for name in root.names(f"{place}/ports") if re.fullmatch(r"[1-9][0-9]{0,2}", name)):
         at = f"{place}/ports/{port}"
@@ -78,7 +78,7 @@ def _ports(root: Root, device: str) -> Iterator[FabricAdapter]:
             pkey=_text(root, f"{at}/pkeys/0"),
             netdev=_text(root, f"{at}/gid_attrs/ndevs/0") or _netdev(root, f"{place}/device/net", port),
             pci=address,
-            numa=bus.numa(root, address),
+            numa=pci_bus.numa(root, address),
         )
 
 
@@ -126,7 +126,7 @@ def _beside(root: Root, ports: list[FabricAdapter], gpus: tuple[Gpu, ...]) -> tu
     near = dict[tuple[LinkLayer, str], str]()
     for layer in LinkLayer:
         own = {port.pci: _place(root, _whole(root, port.pci)) for port in ports if port.link_layer is layer}
-        near |= {(layer, address): gpu for address, gpu in pci.nearest(own, cards).items()}
+        near |= {(layer, address): gpu for address, gpu in pci_tree.nearest(own, cards).items()}
     return tuple(replace(port, gpu=near.get((port.link_layer, port.pci), "")) for port in ports)
 
 
@@ -141,9 +141,9 @@ def _driverless(root: Root, driven: set[str]) -> Iterator[str]:
         and root.device(f"{DEVICES}/{name}/driver") not in _GIVEN_AWAY
         and not root.device(f"{DEVICES}/{name}/physfn")
     ]
-    if lacking and not bus.contained(root):
+    if lacking and not contained(root):
         many = several(len(lacking), "InfiniBand device")
-        yield f"{many} on the PCI bus ({_some(lacking)}) without an RDMA driver: {_way_out(root, lacking[0])}"
+        yield f"{many} on the PCI bus ({some(lacking, _SHOWN)}) without an RDMA driver: {_way_out(root, lacking[0])}"
 
 
 def _way_out(root: Root, address: str) -> str:
@@ -152,7 +152,7 @@ def _way_out(root: Root, address: str) -> str:
     if core not in ("mlx4_core", "mlx5_core") and root.text(f"{DEVICES}/{address}/vendor") != "0x15b3":
         return "load it"
     module = "mlx4_ib" if core == "mlx4_core" else "mlx5_ib"
-    if not root.names(f"/sys/module/{module}"):
+    if not root.names(f"sys/module/{module}"):
         return f"load {module}"
     return f"{module} is loaded, so the kernel's log says why, or another network namespace has them"
 
@@ -164,28 +164,16 @@ def _whole(root: Root, address: str) -> str:
 
 def _place(root: Root, address: str) -> str:
     """The path of a PCI device in sysfs; empty when it has none."""
-    return _link(root, f"{DEVICES}/{address}") if pci.is_address(address) else ""
-
-
-def _link(root: Root, name: str) -> str:
-    try:
-        return os.readlink(root.at(name))
-    except OSError:
-        return ""
+    return root.link(f"{DEVICES}/{address}") if pci_bus.is_address(address) else ""
 
 
 def _text(root: Root, name: str) -> str:
-    return root.text(name)[:LENGTH].partition("\n")[0].strip()
+    return root.text(name)[:LONGEST].partition("\n")[0].strip()
 
 
 def _clean(name: str) -> str:
     """A file's name as text: one that is not UTF-8 keeps what is."""
-    return os.fsencode(name).decode("utf-8", "replace")[:LENGTH]
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(_clean(name)[:_NAME] for name in names[:_SHOWN]) + more
+    return os.fsencode(name).decode("utf-8", "replace")[:LONGEST]
 
 
 def _in_order(name: str) -> list[str | int]:

@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from llmgw.agent.discovery import bus, kfd, rocm
-from llmgw.agent.discovery.found import LONGEST, MOST_CARDS, Gpus
+from llmgw.agent.discovery import kfd, pci_bus, rocm
+from llmgw.agent.discovery.gpus_found import MOST_CARDS, Gpus
 from llmgw.agent.discovery.holders import Held, foreign
 from llmgw.agent.discovery.numbers import whole
-from llmgw.agent.discovery.root import Root
+from llmgw.agent.discovery.root import LONGEST, Root
+from llmgw.agent.discovery.virtualization import contained
 from llmgw.agent.run import Ran, run
-from llmgw.core.facts import Gpu, GpuVendor
+from llmgw.core.inventory import Gpu, GpuVendor
 from llmgw.core.units import GIB, NONE, Bytes, several
 
 DRIVER = "amdgpu"
@@ -30,7 +31,7 @@ class _Card:
 
 async def ask(root: Root, limit: float) -> list[rocm.Told]:
     """What AMD's tools say, both asked at once, `limit` seconds long at most; empty where there is no card of AMD."""
-    if not bus.cards(root, bus.AMD):
+    if not pci_bus.cards(root, pci_bus.AMD):
         return []
     newer, older = await asyncio.gather(_run(root, rocm.AMD_SMI, limit), _run(root, rocm.ROCM_SMI, limit))
     return rocm.amd_smi(newer) or rocm.rocm_smi(older)
@@ -45,7 +46,7 @@ async def _run(root: Root, argv: tuple[str, ...], limit: float) -> str:
 
 def read(root: Root, told: list[rocm.Told], ours: Callable[[int], bool]) -> Gpus:
     """Return what the kernel says, with the names that the tools told."""
-    seen = bus.cards(root, bus.AMD)
+    seen = pci_bus.cards(root, pci_bus.AMD)
     found = _computing(root, [card.address for card in seen if card.driver == DRIVER])
     gpus = tuple(_gpu(root, index, card, told, len(found)) for index, card in enumerate(found))
     return Gpus(
@@ -63,18 +64,18 @@ def _computing(root: Root, addresses: list[str]) -> list[_Card]:
         found = [_Card(node.pci, node) for node in nodes if node.pci in addresses]
     else:
         found = [_Card(pci, None) for pci in addresses if (_bytes(root, pci, "mem_info_vram_total") or 0) >= GIB]
-    within = bus.contained(root)
+    within = contained(root)
     return [card for card in found if not within or _given(root, card.pci)][:MOST_CARDS]
 
 
 def _given(root: Root, pci: str) -> bool:
     """Whether a container was given the card: the kernel's files tell it of all cards of the machine."""
-    drawn = [name for name in root.names(f"{bus.DEVICES}/{pci}/drm") if name.startswith("renderD")]
+    drawn = [name for name in root.names(f"{pci_bus.DEVICES}/{pci}/drm") if name.startswith("renderD")]
     return root.exists("dev/kfd") and any(root.exists(f"dev/dri/{name}") for name in drawn)
 
 
 def _gpu(root: Root, index: int, card: _Card, told: list[rocm.Told], count: int) -> Gpu:
-    at = f"{bus.DEVICES}/{card.pci}"
+    at = f"{pci_bus.DEVICES}/{card.pci}"
     unique_id = root.text(f"{at}/unique_id").lower()[:LONGEST]
     said = _told(told, index, card.pci, unique_id, count)
     return Gpu(
@@ -87,7 +88,7 @@ def _gpu(root: Root, index: int, card: _Card, told: list[rocm.Told], count: int)
         driver=(root.text(f"sys/module/{DRIVER}/version") or said.driver or _kernel(root))[:LONGEST],
         compute=(card.node.compute if card.node else "") or said.compute,
         pci=card.pci,
-        numa=bus.numa(root, card.pci),
+        numa=pci_bus.numa(root, card.pci),
     )
 
 
@@ -107,13 +108,13 @@ def _held(root: Root, gpus: tuple[Gpu, ...], cards: list[_Card]) -> Iterator[Hel
 
 
 def _problem(root: Root, idle: list[str]) -> str:
-    if not idle or bus.contained(root):
+    if not idle or contained(root):
         return ""
     return f"{several(len(idle), 'AMD GPU')} on the PCI bus without a driver ({idle[0]}): load {DRIVER}"
 
 
 def _bytes(root: Root, pci: str, file: str) -> Bytes | None:
-    number = whole(root.text(f"{bus.DEVICES}/{pci}/{file}"))
+    number = whole(root.text(f"{pci_bus.DEVICES}/{pci}/{file}"))
     return None if number is None else Bytes(number)
 
 

@@ -5,7 +5,7 @@ import socket
 
 from llmgw.agent.discovery.address import address_towards
 from llmgw.config.agent import AgentConfig
-from llmgw.core.facts import ByHand
+from llmgw.core.inventory import ByHand
 from llmgw.core.units import Bytes, sizes
 
 _NEAR = 0.02

@@ -4,16 +4,13 @@ import os
 import re
 from collections.abc import Iterator
 
-from llmgw.agent.discovery.groups import around
+from llmgw.agent.discovery.arm_parts import part_name
+from llmgw.agent.discovery.cgroups import around
 from llmgw.agent.discovery.numbers import processors, whole
-from llmgw.agent.discovery.parts import part_name
-from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import Cpu
+from llmgw.agent.discovery.root import LONGEST, Root
+from llmgw.core.inventory import Cpu
 
 CPUINFO = "proc/cpuinfo"
-
-LONGEST = 200
-"""Characters of a name."""
 
 MOST_FEATURES = 100
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import stat
 import threading
 import time
@@ -12,8 +11,9 @@ from pathlib import Path
 
 from llmgw.agent.discovery.root import Root
 from llmgw.config.agent import AgentConfig
-from llmgw.core.facts import Disk
+from llmgw.core.inventory import Disk
 from llmgw.core.units import NONE, Bytes
+from llmgw.host.room import nearest, room
 
 WEIGHTS = Path("/var/lib/llmgw-weights")
 """Looked at wherever it exists."""
@@ -91,21 +91,14 @@ def _ask(path: Path, made: bool) -> tuple[Future[_Seen], float]:
 
 def _seen(path: Path, made: bool) -> _Seen:
     try:
-        at = _nearest(path) if made else path
+        at = nearest(path) if made else path
         status = at.stat()
         if not stat.S_ISDIR(status.st_mode):
             return _Seen(problem="is no directory")
-        room = os.statvfs(at)
+        total, free = room(at)
     except FileNotFoundError:
         return _Seen(problem=_ABSENT)
     except (OSError, ValueError) as error:
         words = error.strerror if isinstance(error, OSError) else str(error)
         return _Seen(problem=f"cannot be looked at: {(words or type(error).__name__).lower()}")
-    return _Seen(
-        device=status.st_dev, total=Bytes(room.f_blocks * room.f_frsize), free=Bytes(room.f_bavail * room.f_frsize)
-    )
-
-
-def _nearest(path: Path) -> Path:
-    """The directory, or the nearest one around it that is there: ours is made when it is needed."""
-    return next((one for one in (path, *path.parents) if one.exists()), path)
+    return _Seen(device=status.st_dev, total=total, free=free)

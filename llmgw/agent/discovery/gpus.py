@@ -4,20 +4,16 @@ import asyncio
 from collections.abc import Callable
 
 from llmgw.agent.discovery import amd, nvidia, rocm
-from llmgw.agent.discovery.found import Gpus
+from llmgw.agent.discovery.gpus_found import Gpus
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.threads import aside
 from llmgw.core.units import Bytes
 
-LIMIT = 5.0
-"""Seconds that the tools have, all together: a driver that hangs keeps its tool for ever."""
 
-
-async def look(
-    root: Root, total: Bytes, available: Bytes, ours: Callable[[int], bool], *, limit: float = LIMIT
-) -> Gpus:
+async def look(root: Root, total: Bytes, available: Bytes, ours: Callable[[int], bool], *, limit: float) -> Gpus:
     """Return the GPUs of all vendors. `total` and `available` are the machine's memory, `ours` knows our engines by
-    their pid. Takes as long as the slowest tool, and twice `limit` when the kernel does not answer either.
+    their pid. Takes as long as the slowest tool, `limit` seconds at most, and twice that when the kernel does not
+    answer either.
     """
     asked, told = await asyncio.gather(nvidia.ask(root, limit), amd.ask(root, limit))
     try:

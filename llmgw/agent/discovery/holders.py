@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from llmgw.agent.discovery.bus import contained
-from llmgw.agent.discovery.found import LONGEST
-from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import GpuHolder
+from llmgw.agent.discovery.root import LONGEST, Root
+from llmgw.agent.discovery.virtualization import contained
+from llmgw.core.inventory import GpuHolder
 from llmgw.core.units import Bytes
 
 MOST = 64

@@ -14,7 +14,7 @@ from llmgw.agent.discovery.root import Root
 from llmgw.agent.discovery.virtualization import virtualization
 from llmgw.agent.threads import aside
 from llmgw.config.agent import AgentConfig
-from llmgw.core.facts import Cpu, Fabric, Inventory, NumaNode
+from llmgw.core.inventory import Cpu, Fabric, Inventory, NumaNode
 from llmgw.core.units import Bytes
 
 Ours = Callable[[int], bool]

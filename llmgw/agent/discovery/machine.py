@@ -4,10 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from llmgw.agent.discovery.root import Root
-
-LONGEST = 200
-"""Characters of a name."""
+from llmgw.agent.discovery.root import LONGEST, Root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

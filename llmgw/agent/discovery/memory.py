@@ -3,7 +3,7 @@
 import errno
 from dataclasses import dataclass
 
-from llmgw.agent.discovery.groups import around
+from llmgw.agent.discovery.cgroups import around
 from llmgw.agent.discovery.numbers import MOST, kib, whole
 from llmgw.agent.discovery.root import Root
 from llmgw.core.units import Bytes

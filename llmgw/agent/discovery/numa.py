@@ -4,7 +4,7 @@ import re
 
 from llmgw.agent.discovery.numbers import kib, processors
 from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import NumaNode
+from llmgw.core.inventory import NumaNode
 from llmgw.core.units import Bytes
 
 _NODES = "sys/devices/system/node"

@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from llmgw.agent.discovery import bus
 from llmgw.agent.discovery import nvidia_smi as smi
-from llmgw.agent.discovery.found import Gpus
+from llmgw.agent.discovery import pci_bus
+from llmgw.agent.discovery.gpus_found import Gpus
 from llmgw.agent.discovery.holders import foreign
 from llmgw.agent.discovery.root import Root
+from llmgw.agent.discovery.virtualization import contained
 from llmgw.agent.run import Ran, run
-from llmgw.core.facts import Gpu
+from llmgw.core.brief import some
+from llmgw.core.inventory import Gpu
 from llmgw.core.units import NONE, Bytes, several
 
 _MEANING = {
@@ -30,6 +32,9 @@ _MEANING = {
 
 _NOT_FOUND = 6
 """Exit status where there is no device: an answer, no failure."""
+
+_NAMED = 3
+"""GPUs that are named in one problem."""
 
 _OURS = ("", "nvidia")
 """Kernel drivers of a GPU that the tool should list. One that is lent to a virtual machine has another (vfio-pci)."""
@@ -85,7 +90,7 @@ def _with_parts(
     root: Root, row: smi.Row, parts: tuple[smi.Part, ...], total: Bytes, available: Bytes
 ) -> Iterator[tuple[Gpu, Bytes]]:
     """A card and the devices it is divided into, each with its memory in use."""
-    card, used = replace(row.gpu, numa=bus.numa(root, row.gpu.pci)), row.used
+    card, used = replace(row.gpu, numa=pci_bus.numa(root, row.gpu.pci)), row.used
     if card.unified:
         card, used = replace(card, memory=total), Bytes(max(0, total - available))
     own = [part for part in parts if part.parent == card.uuid]
@@ -117,26 +122,22 @@ def _unasked(asked: Asked, answer: smi.Answer) -> str:
 
 def _missing(root: Root, rows: tuple[smi.Row, ...]) -> str:
     """Which GPUs the kernel sees and the tool does not. In a container the bus tells of more than was given to it."""
-    on_bus = [card.address for card in bus.cards(root, bus.NVIDIA) if card.driver in _OURS]
+    on_bus = [card.address for card in pci_bus.cards(root, pci_bus.NVIDIA) if card.driver in _OURS]
     listed = {row.gpu.pci for row in rows}
     lacking = [address for address in on_bus if address not in listed]
-    if len(rows) >= len(on_bus) or "" in listed or bus.contained(root):
+    if len(rows) >= len(on_bus) or "" in listed or contained(root):
         return ""
     count = several(len(on_bus), "NVIDIA device")
-    return f"{smi.TOOL} lists {len(rows)} of {count} on the PCI bus; missing {_some(lacking)}"
+    return f"{smi.TOOL} lists {len(rows)} of {count} on the PCI bus; missing {some(lacking, _NAMED)}"
 
 
 def _without_tool(root: Root) -> str:
     """What is wrong with a machine that has NVIDIA's GPUs and not its tool."""
-    within = bus.contained(root)
+    within = contained(root)
     if root.exists("proc/driver/nvidia/version") and (root.exists("dev/nvidiactl") or not within):
         return f"an NVIDIA driver is loaded and {smi.TOOL} is not on the PATH: install it"
-    idle = [card.address for card in bus.cards(root, bus.NVIDIA) if card.driver in (*_OURS, "nouveau")]
+    idle = [card.address for card in pci_bus.cards(root, pci_bus.NVIDIA) if card.driver in (*_OURS, "nouveau")]
     if not idle or within:
         return ""
-    return f"{several(len(idle), 'NVIDIA device')} on the PCI bus ({_some(idle)}) and no {smi.TOOL}: install its driver"
-
-
-def _some(addresses: list[str]) -> str:
-    more = f" and {len(addresses) - 3} more" if addresses[3:] else ""
-    return ", ".join(addresses[:3]) + more
+    many = several(len(idle), "NVIDIA device")
+    return f"{many} on the PCI bus ({some(idle, _NAMED)}) and no {smi.TOOL}: install its driver"

@@ -6,11 +6,12 @@ Its words for "not said" stand in brackets (`[N/A]`, `[Not Supported]`, `[Unknow
 import re
 from dataclasses import dataclass, replace
 
-from llmgw.agent.discovery import bus
-from llmgw.agent.discovery.found import LONGEST, MOST_CARDS, MOST_PARTS
+from llmgw.agent.discovery import pci_bus
+from llmgw.agent.discovery.gpus_found import MOST_CARDS, MOST_PARTS
 from llmgw.agent.discovery.holders import LARGEST_PID, Held
 from llmgw.agent.discovery.numbers import MOST, whole
-from llmgw.core.facts import Gpu
+from llmgw.agent.discovery.root import LONGEST
+from llmgw.core.inventory import Gpu
 from llmgw.core.units import MIB, Bytes
 
 TOOL = "nvidia-smi"
@@ -139,7 +140,7 @@ def _row(line: str, fields: tuple[str, ...]) -> Row | str:
         return f"the line {_shown(line)} is no GPU"
     *name, pci = words[2 : -len(fields)]
     if lost := _LOST.search(line):
-        return f"GPU {index} ({bus.address(pci) or 'without address'}): {lost[1]}"
+        return f"GPU {index} ({pci_bus.address(pci) or 'without address'}): {lost[1]}"
     told = dict(zip(fields, words[-len(fields) :], strict=True))
     gpu = Gpu(
         index=index,
@@ -148,7 +149,7 @@ def _row(line: str, fields: tuple[str, ...]) -> Row | str:
         memory=_mib(told["memory.total"]),
         driver=said(told["driver_version"]),
         compute=said(told.get("compute_cap", "")),
-        pci=bus.address(pci),
+        pci=pci_bus.address(pci),
         divided=told.get("mig.mode.current", "").lower() == "enabled",
     )
     return Row(gpu=replace(gpu, unified=UNIFIED.search(gpu.name) is not None), used=_mib(told.get("memory.used", "")))

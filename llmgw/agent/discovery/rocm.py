@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llmgw.agent.discovery import bus
-from llmgw.agent.discovery.found import LONGEST, MOST_CARDS
+from llmgw.agent.discovery import pci_bus
+from llmgw.agent.discovery.gpus_found import MOST_CARDS
+from llmgw.agent.discovery.root import LONGEST
 
 AMD_SMI = ("amd-smi", "static", "--asic", "--bus", "--driver", "--json")
 ROCM_SMI = ("rocm-smi", "--showproductname", "--showuniqueid", "--showbus", "--showdriverversion", "--json")
@@ -41,7 +42,7 @@ def amd_smi(text: str) -> list[Told]:
         asic, place, driver = (_part(gpu, key) for key in ("asic", "bus", "driver"))
         found.append(
             Told(
-                pci=bus.address(_said(place, "bdf")),
+                pci=pci_bus.address(_said(place, "bdf")),
                 unique_id=_hex(_said(asic, "asic_serial")),
                 name=_said(asic, *_NAMES),
                 compute=_said(asic, "target_graphics_version").lower(),
@@ -61,7 +62,7 @@ def rocm_smi(text: str) -> list[Told]:
         card = _part(said, key)
         found.append(
             Told(
-                pci=bus.address(_said(card, "pci bus")),
+                pci=pci_bus.address(_said(card, "pci bus")),
                 unique_id=_hex(_said(card, "unique id")),
                 name=_said(card, *_NAMES),
                 compute=_said(card, "gfx version").lower(),

@@ -15,6 +15,8 @@ from llmgw.config.agent import AgentConfig
 MOST = 4 << 20
 """Bytes read of one file: /proc/cpuinfo of 512 processors is 800 kB."""
 _PIECE = 64 << 10
+LONGEST = 200
+"""Characters kept of a name, a version, a command or another text that the machine says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,16 @@ class Root:
         """Whether it is there."""
         return os.path.exists(self.at(name))  # Path.exists raises where we may not look
 
-    def device(self, name: str) -> str:
-        """The last part of what a link of sysfs points to (a PCI address, a driver); empty when it is none."""
+    def link(self, name: str) -> str:
+        """What a link points to, as it is written; empty when it is none."""
         try:
-            return os.path.basename(os.readlink(self.at(name)))
+            return os.readlink(self.at(name))
         except (OSError, ValueError):
             return ""
+
+    def device(self, name: str) -> str:
+        """The last part of what a link of sysfs points to (a PCI address, a driver); empty when it is none."""
+        return os.path.basename(self.link(name))
 
     def tool(self, name: str) -> str | None:
         """The path of a program on the machine's PATH, None when it has none."""

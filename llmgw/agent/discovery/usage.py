@@ -2,7 +2,7 @@
 
 from llmgw.agent.discovery import memory
 from llmgw.agent.discovery.root import Root
-from llmgw.core.facts import Usage
+from llmgw.core.inventory import Usage
 from llmgw.core.units import Bytes
 
 _LOADAVG = "proc/loadavg"

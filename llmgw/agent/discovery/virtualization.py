@@ -44,6 +44,16 @@ def virtualization(root: Root, cpuinfo: str) -> str:
     return f"container:{inside}" if machine in ("", "none") else f"container:{inside} on {machine}"
 
 
+def contained(root: Root) -> bool:
+    """Whether we are in a container: it sees the whole PCI bus, and may use only the devices that it was given.
+
+    Not each kind leaves a mark. The root file system of one is an overlay, which on a machine is rare.
+    """
+    mounts = root.text("proc/self/mountinfo").splitlines()
+    overlaid = any(line.split()[4:5] == ["/"] and " - overlay " in line for line in mounts)
+    return overlaid or bool(_container(root))
+
+
 def _container(root: Root) -> str:
     """What runs the container that we are in, empty when we are in none that shows."""
     said = root.text("run/systemd/container") or _environment(root)

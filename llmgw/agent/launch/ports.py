@@ -24,13 +24,13 @@ def ephemeral(file: Path = EPHEMERAL) -> range:
 
 
 def overlap(ports: Ports, taken: range) -> str:
-    """Return a warning when the range holds ports of the kernel's own; empty when not."""
+    """What may go wrong when the range holds ports of the kernel's own; empty when it holds none."""
     both = range(max(ports.first, taken.start), min(ports.last + 1, taken.stop))
     if not both:
         return ""
     return (
         f"engine_ports {ports} overlaps the ports {taken.start}-{taken.stop - 1} that the kernel takes for outgoing "
-        f"connections: an engine may find its port in use; choose a range outside"
+        f"connections: an engine may find its port in use"
     )
 
 

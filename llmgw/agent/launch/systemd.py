@@ -46,7 +46,12 @@ _SHOWN = "LoadState,ActiveState,SubState,MainPID,ExecMainCode,ExecMainStatus,Inv
 
 def running() -> bool:
     """Whether systemd runs this machine and lets us start services."""
-    return Path("/run/systemd/system").is_dir() and os.geteuid() == 0
+    return booted() and os.geteuid() == 0
+
+
+def booted() -> bool:
+    """Whether systemd runs this machine, by sd_booted(3)."""
+    return Path("/run/systemd/system").is_dir()
 
 
 def unit_name(shard: ShardId) -> str:

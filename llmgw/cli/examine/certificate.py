@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmgw.cli.examine.places import readable
+from llmgw.cli.examine.places import is_key, readable
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import BadConfig, BadName
 from llmgw.core.identity import Identity, Role, identity
 from llmgw.core.symptoms import CERTIFICATE_SHORT
-from llmgw.wire import der, tls, trial
+from llmgw.wire import der, rehearsal, tls
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -112,10 +112,10 @@ def _chain(files: TlsFiles, holder: Identity, wanted: Wanted) -> list[Check]:
         return []
     try:
         serves = holder.role is Role.CONTROL
-        why = trial.refusal(files, serves=serves) if readable(files.key) else unsigned(files)
+        # What is wrong with the key's file was told with the files.
+        why = rehearsal.refusal(files, serves=serves) if is_key(files.key) else unsigned(files)
     except BadConfig as error:
-        # The key's mode and readability were told with the files.
-        return [] if error.file == str(files.key) and "chmod" in error.rule else [_unusable(error)]
+        return [_unusable(error)]
     return [fault(_NAME, f"{files.certificate}: {why}", _issue(wanted, holder))] if why else []
 
 
@@ -134,7 +134,7 @@ def unsigned(files: TlsFiles) -> str:
     while not any(_signed(at, root) for root in roots):
         above = [one for one in between if _signed(at, one)]
         if not above:
-            return trial.STRANGE.format(files.authority)
+            return rehearsal.STRANGE.format(files.authority)
         at = above[0]
         between.remove(at)
     return ""

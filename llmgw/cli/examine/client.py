@@ -7,7 +7,7 @@ from llmgw.cli.examine import places
 from llmgw.cli.examine.certificate import Wanted, certificate
 from llmgw.cli.examine.control import by_socket, control_planes
 from llmgw.cli.examine.files import configuration
-from llmgw.cli.examine.found import Found, bounded
+from llmgw.cli.examine.findings import Findings, bounded
 from llmgw.config.client import ClientConfig
 from llmgw.config.models import ClientFile
 from llmgw.config.tls import TlsFiles
@@ -17,10 +17,10 @@ from llmgw.core.identity import Role
 _LIMIT = 10.0
 
 
-async def client(path: Path, seconds: float) -> Found:
+async def client(path: Path, seconds: float) -> Findings:
     """Look at the certificate and try every server, each for so many seconds."""
     read, checks = await aside(configuration, path, ClientFile)
-    found = Found(checks)
+    found = Findings(checks)
     tls: TlsFiles | None = read.get("tls")
     if tls is not None:
         found.checks += await bounded("files", "what the file names", aside(_own, tls), _LIMIT)

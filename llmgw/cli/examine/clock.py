@@ -8,12 +8,13 @@ import ctypes
 import struct
 from collections.abc import Sequence
 
-from llmgw.cli.examine.found import Skew
+from llmgw.cli.examine.findings import Skew
 from llmgw.core.checks import Check, fault, ok, warning
+from llmgw.core.skew import WARN_FROM
 
 _NAME = "clock"
-_NOTED, _WRONG = 3.0, 300.0
-"""Seconds off from which it is a warning, and a fault."""
+_WRONG = 300.0
+"""Seconds off from which it is a fault; it is a warning from as many on as a node is warned of."""
 _NTP = "set up NTP (chrony or systemd-timesyncd); `timedatectl` shows whether it works"
 
 _STATUS_AT, _TIMEX_SIZE = 40, 512
@@ -43,7 +44,7 @@ def _by(skew: Skew) -> Check:
     fact = f"this clock is {abs(skew.seconds):.1f} s {way} that of control plane {skew.address}"
     if off >= _WRONG:
         return fault(_NAME, f"{fact}: certificates seem expired, or not valid yet", f"set it right now, then {_NTP}")
-    if off >= _NOTED:
+    if off >= WARN_FROM:
         return warning(_NAME, fact, f"{_NTP}, on both hosts")
     return ok(_NAME, f"within {max(abs(skew.seconds), skew.round_trip):.2f} s of control plane {skew.address}")
 

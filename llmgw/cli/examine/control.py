@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 from llmgw.agent.threads import aside
-from llmgw.cli.examine.found import AS_ROOT, Found, Skew, user
+from llmgw.cli.examine.findings import Findings, Skew
+from llmgw.cli.examine.user import AS_ROOT, user
 from llmgw.client import ControlClient
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
@@ -16,7 +17,8 @@ from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import BadConfig, ControlUnreachable, LlmgwError, NotAllowed, PeerNotTrusted
 from llmgw.core.views import AboutView
-from llmgw.wire import explain, look
+from llmgw.host.reason import reason
+from llmgw.wire import explain, onlooker
 from llmgw.wire.channel import Channel
 
 _NAME, _RESOLUTION = "control plane", "name resolution"
@@ -25,26 +27,28 @@ _UNTRUSTED = "issue that control plane a new certificate (llmgw pki issue); or s
 _MOST_SHOWN = 8
 
 
-async def control_planes(addresses: Sequence[Address], files: TlsFiles | None, seconds: float) -> Found:
+async def control_planes(addresses: Sequence[Address], files: TlsFiles | None, seconds: float) -> Findings:
     """Try all addresses at once, each for so many seconds."""
-    found = Found()
+    found = Findings()
     for one in await asyncio.gather(*(_tried(address, files, seconds) for address in dict.fromkeys(addresses))):
         found.add(one)
     return found
 
 
-async def by_socket(config: ClientConfig, seconds: float) -> Found:
+async def by_socket(config: ClientConfig, seconds: float) -> Findings:
     """Try the control plane of this host at its Unix socket."""
     path = str(config.socket)
     if _barred(path):
-        return Found([warning(_NAME, f"{path} may not be used by {user()}", f"{AS_ROOT}; or join the socket's group")])
+        return Findings(
+            [warning(_NAME, f"{path} may not be used by {user()}", f"{AS_ROOT}; or join the socket's group")]
+        )
     async with ControlClient.open(config) as client:
         return await _asked(client, path, seconds)
 
 
-async def _tried(at: Address, files: TlsFiles | None, seconds: float) -> Found:
+async def _tried(at: Address, files: TlsFiles | None, seconds: float) -> Findings:
     resolved = [] if _is_address(at.host) else await _resolved(at.host, seconds)
-    found = Found(resolved)
+    found = Findings(resolved)
     if not any(check.fix for check in resolved):
         found.add(await _reached(at, files, seconds))
     return found
@@ -59,24 +63,24 @@ async def _resolved(host: str, seconds: float) -> list[Check]:
         fact = f"{host} was not resolved within {seconds:g} s: the name server does not answer"
         return [fault(_RESOLUTION, fact, "look at /etc/resolv.conf, or name the control plane by its IP address")]
     except OSError as error:
-        fact = f"{host} is not known ({(error.strerror or str(error)).lower()})"
+        fact = f"{host} is not known ({reason(error)})"
         return [fault(_RESOLUTION, fact, "correct the name in the file, or add it to the DNS or /etc/hosts")]
     addresses = list(dict.fromkeys(str(one[4][0]) for one in found))[:_MOST_SHOWN]
     return [ok(_RESOLUTION, f"{host} is {', '.join(addresses)}")]
 
 
-async def _reached(at: Address, files: TlsFiles | None, seconds: float) -> Found:
+async def _reached(at: Address, files: TlsFiles | None, seconds: float) -> Findings:
     if files is None:
-        return Found([await _knocked(at, seconds, "the file names no certificates to check it with")])
+        return Findings([await _knocked(at, seconds, "the file names no certificates to check it with")])
     try:
         client = ControlClient([Channel(at.host, at.port, files, dial_time=seconds)])
     except BadConfig:
-        return Found([await _looked(at, files, seconds)])
+        return Findings([await _looked(at, files, seconds)])
     async with client:
         return await _asked(client, str(at), seconds, at)
 
 
-async def _asked(client: ControlClient, where: str, seconds: float, at: Address | None = None) -> Found:
+async def _asked(client: ControlClient, where: str, seconds: float, at: Address | None = None) -> Findings:
     """Ask twice: the first question opens the connection, the second one is timed."""
     try:
         async with asyncio.timeout(2 * seconds):
@@ -85,14 +89,14 @@ async def _asked(client: ControlClient, where: str, seconds: float, at: Address 
             about = await client.about()
             after = time.time()
     except TimeoutError:
-        return Found([fault(_NAME, f"{where}: it does not answer within {2 * seconds:g} s", _UNREACHED)])
+        return Findings([fault(_NAME, f"{where}: it does not answer within {2 * seconds:g} s", _UNREACHED)])
     except NotAllowed as error:
         fact = f"{where}: it knows us and tells us nothing: {error}"
-        return Found([warning(_NAME, fact, "upgrade llmgwd there to this version")])
+        return Findings([warning(_NAME, fact, "upgrade llmgwd there to this version")])
     except LlmgwError as error:
-        return Found([await failed(error, where, at)])
+        return Findings([await failed(error, where, at)])
     skew = Skew(address=where, seconds=about.now - (before + after) / 2, round_trip=after - before)
-    return Found([ok(_NAME, _answer(where, about, skew))], [skew])
+    return Findings([ok(_NAME, _answer(where, about, skew))], [skew])
 
 
 def _answer(where: str, about: AboutView, skew: Skew) -> str:
@@ -118,7 +122,7 @@ async def failed(error: LlmgwError, where: str, at: Address | None) -> Check:
 async def _looked(at: Address, files: TlsFiles, seconds: float) -> Check:
     """What can be seen without a certificate of our own."""
     try:
-        shown = await look.look(at, files.authority, seconds=seconds)
+        shown = await onlooker.look(at, files.authority, seconds=seconds)
     except BadConfig:
         return await _knocked(at, seconds, f"{files.authority} cannot be used to check it")
     except LlmgwError as error:
@@ -134,7 +138,7 @@ def _barred(path: str) -> bool:
 async def _somebody(at: Address) -> bool:
     """Whether anyone takes connections there: from inside a handshake silence and nobody look alike."""
     try:
-        await look.knock(at, seconds=1.0)
+        await onlooker.knock(at, seconds=1.0)
     except LlmgwError:
         return False
     return True
@@ -142,7 +146,7 @@ async def _somebody(at: Address) -> bool:
 
 async def _knocked(at: Address, seconds: float, why: str) -> Check:
     try:
-        await look.knock(at, seconds=seconds)
+        await onlooker.knock(at, seconds=seconds)
     except LlmgwError as error:
         return await failed(error, str(at), None)
     return warning(_NAME, f"{at}: somebody takes connections; {why}", "mend tls: in the file first")

@@ -11,8 +11,9 @@ from llmgw.cli.examine import places, running
 from llmgw.cli.examine.certificate import Wanted, certificate, fingerprint
 from llmgw.cli.examine.control import by_socket, failed
 from llmgw.cli.examine.files import configuration
-from llmgw.cli.examine.found import AS_ROOT, Found, bounded, user
-from llmgw.cli.examine.listening import dialled, free, is_loopback
+from llmgw.cli.examine.findings import Findings, bounded
+from llmgw.cli.examine.listening import dialled, free
+from llmgw.cli.examine.user import AS_ROOT, user
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.config.lenient import Lenient
@@ -20,18 +21,19 @@ from llmgw.config.server import ServerConfig
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import BadConfig, LlmgwError
+from llmgw.core.hosts import is_loopback
 from llmgw.core.identity import Role
 from llmgw.daemon import place, schema
-from llmgw.wire import look
+from llmgw.wire import onlooker
 
 _LIMIT = 10.0
 _STORE, _RUNS = "store", "llmgwd"
 
 
-async def control_host(path: Path, seconds: float) -> Found:
+async def control_host(path: Path, seconds: float) -> Findings:
     """Look at all that server.yaml names, and at the llmgwd that runs with it."""
     read, checks = await aside(configuration, path, ServerConfig)
-    found = Found(checks)
+    found = Findings(checks)
     found.checks += await bounded("files", "what server.yaml names", aside(_own, read), _LIMIT)
     pid = await aside(_llmgwd, read)
     if pid is None:
@@ -39,7 +41,7 @@ async def control_host(path: Path, seconds: float) -> Found:
     else:
         found.add(await _running(read, pid, seconds))
     listen: Address | None = read.get("listen")
-    found.alone = listen is not None and is_loopback(listen)
+    found.alone = listen is not None and is_loopback(listen.host)
     return found
 
 
@@ -52,7 +54,7 @@ def _own(read: Lenient) -> list[Check]:
         found.append(_group(group))
     if (store := read.get("store")) is not None:
         found += _store(store, read.get("cluster") or "")
-        found += places.room(store.parent, "store")
+        found += places.free_space(store.parent, "store")
     return found
 
 
@@ -115,12 +117,12 @@ def _stopped(read: Lenient) -> list[Check]:
     return [stopped] if listen is None or listen.port == 0 else [stopped, *free(listen, "listen")]
 
 
-async def _running(read: Lenient, pid: int, seconds: float) -> Found:
+async def _running(read: Lenient, pid: int, seconds: float) -> Findings:
     """Whether the llmgwd that runs can be reached, and shows the certificate that is on disk."""
     told = ok(_RUNS, f"runs (pid {pid})")
     if not pid:
         told = warning(_RUNS, f"somebody listens at its address; whether it has the store {user()} cannot see", AS_ROOT)
-    found = Found([told])
+    found = Findings([told])
     listen: Address | None = read.get("listen")
     tls: TlsFiles | None = read.get("tls")
     if listen is not None and listen.port != 0 and tls is not None:
@@ -132,7 +134,7 @@ async def _running(read: Lenient, pid: int, seconds: float) -> Found:
 
 async def _shows(at: Address, tls: TlsFiles, seconds: float) -> Check:
     try:
-        shown = await look.look(at, tls.authority, seconds=seconds, as_host=False)
+        shown = await onlooker.look(at, tls.authority, seconds=seconds, as_host=False)
         mine = fingerprint(tls)
     except BadConfig as error:
         return warning("control plane", f"{at}: its certificate cannot be judged: {error}", "see the files above")

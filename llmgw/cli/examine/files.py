@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from llmgw.cli.examine.found import AS_ROOT, user
+from llmgw.cli.examine.user import AS_ROOT, user
 from llmgw.config.lenient import Lenient, lenient
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import BadConfig

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmgw.cli.examine import clock, subjects
-from llmgw.cli.examine.found import AS_ROOT, Found, user
+from llmgw.cli.examine.findings import Findings
 from llmgw.cli.examine.subjects import Kind, Subject
+from llmgw.cli.examine.user import AS_ROOT, user
 from llmgw.core.checks import Check, Examined, fault, warning
 
 _LEAST = 15.0
@@ -29,9 +30,9 @@ async def examine(files: Sequence[Path], seconds: float, etc: Path = subjects.ET
     return [*told, Examined(subject=f"host: {socket.gethostname()}", checks=tuple(host))]
 
 
-async def _bounded(subject: Subject, seconds: float) -> Found:
+async def _bounded(subject: Subject, seconds: float) -> Findings:
     """What is found in the time that the slowest control plane and the slowest tool may take."""
-    found, limit = Found(), max(_LEAST, 3 * seconds + 1)
+    found, limit = Findings(), max(_LEAST, 3 * seconds + 1)
     try:
         async with asyncio.timeout(limit):
             return await _look(subject, seconds)
@@ -41,7 +42,7 @@ async def _bounded(subject: Subject, seconds: float) -> Found:
     return found
 
 
-async def _look(subject: Subject, seconds: float) -> Found:
+async def _look(subject: Subject, seconds: float) -> Findings:
     # Each brings what only its kind needs: a laptop has no engines.
     match subject.kind:
         case Kind.AGENT:

@@ -10,6 +10,7 @@ from llmgw.agent.discovery.root import Root
 from llmgw.agent.environment import engine_environment
 from llmgw.agent.run import run
 from llmgw.agent.threads import aside
+from llmgw.core.brief import some
 from llmgw.core.checks import Check, fault, ok, warning
 
 _NAME = "libraries"
@@ -38,8 +39,7 @@ async def libraries(engine: str, program: Path) -> list[Check]:
         return [warning(_NAME, f"{engine}: ldd {said.problem}", "run ldd on the program by hand")]
     missing = lacking(f"{said.out}\n{said.err}")
     if missing:
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        fact = f"{engine}: {', '.join(missing[:_SHOWN])}{more} not found, which {program} or a library beside it needs"
+        fact = f"{engine}: {some(missing, _SHOWN)} not found, which {program} or a library beside it needs"
         return [fault(_NAME, fact, "install the package that has it, with the node's own package manager")]
     return [ok(_NAME, f"{engine}: nothing that {_files(len(files))} needs is missing")]
 

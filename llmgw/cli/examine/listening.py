@@ -1,6 +1,5 @@
 """Can a program of ours listen at its address?"""
 
-import ipaddress
 import os
 
 from llmgw.cli.examine import running
@@ -30,11 +29,3 @@ def free(at: Address, key: str) -> list[Check]:
 def dialled(at: Address) -> Address:
     """Where to dial what listens there: one that listens everywhere is found here."""
     return Address(_ANY.get(at.host, at.host), at.port)
-
-
-def is_loopback(at: Address) -> bool:
-    """Whether only this machine reaches what listens there."""
-    try:
-        return ipaddress.ip_address(at.host).is_loopback
-    except ValueError:
-        return at.host == "localhost"

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from llmgw.core import warnings
+from llmgw.core import symptoms, warnings
 from llmgw.core.checks import Check, fault, ok, warning
-from llmgw.core.facts import FabricAdapter, Gpu, Inventory
-from llmgw.core.symptoms import of_inventory
+from llmgw.core.inventory import FabricAdapter, Gpu, Inventory, port_name
 from llmgw.core.units import size
 
 _MOST = 32
@@ -30,10 +29,10 @@ _NAMES: Mapping[type[warnings.NodeWarning], str] = {
 _FAULTS = (warnings.AdapterAbsent, warnings.GpuProbeFailed, warnings.DiskUnknown)
 
 
-def described(inventory: Inventory, now: float) -> Iterator[Check]:
+def of_inventory(inventory: Inventory, now: float) -> Iterator[Check]:
     """The facts, then what is wrong with them."""
     yield from _facts(inventory)
-    for one in of_inventory(inventory, now):
+    for one in symptoms.of_inventory(inventory, now):
         name = _NAMES.get(type(one))
         if name is not None:
             yield (fault if isinstance(one, _FAULTS) else warning)(name, str(one), one.fix)
@@ -66,4 +65,4 @@ def _gpu(gpu: Gpu) -> str:
 
 def _adapter(adapter: FabricAdapter) -> str:
     rate = f", {adapter.rate}" if adapter.rate else ""
-    return f"{adapter.name} port {adapter.port}: {adapter.link_layer.value} {adapter.state.value}{rate}"
+    return f"{port_name(adapter)}: {adapter.link_layer.value} {adapter.state.value}{rate}"

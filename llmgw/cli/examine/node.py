@@ -7,19 +7,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from llmgw.agent import examine
+from llmgw.agent import preflight
 from llmgw.agent.discovery.inventory import inventory
 from llmgw.agent.discovery.root import root_of
+from llmgw.agent.launch import systemd
+from llmgw.agent.patience import words
 from llmgw.agent.threads import aside
 from llmgw.cli.examine import machine, places, running
 from llmgw.cli.examine.certificate import Wanted, certificate
 from llmgw.cli.examine.control import control_planes
 from llmgw.cli.examine.files import configuration
-from llmgw.cli.examine.found import AS_ROOT, Found, bounded, user, words
+from llmgw.cli.examine.findings import Findings, bounded
 from llmgw.cli.examine.libraries import libraries
+from llmgw.cli.examine.user import AS_ROOT, user
 from llmgw.config.agent import AgentConfig, Ports
 from llmgw.config.lenient import Lenient
 from llmgw.config.tls import TlsFiles
+from llmgw.core.brief import some
 from llmgw.core.checks import Check, ok, warning
 from llmgw.core.identity import Role
 
@@ -28,11 +32,11 @@ _LIMIT = 12.0
 _SHOWN = 8
 
 
-async def node(path: Path, seconds: float) -> Found:
+async def node(path: Path, seconds: float) -> Findings:
     """Look at everything that agent.yaml names, and at the machine; each control plane has so many seconds."""
     read, checks = await aside(configuration, path, AgentConfig)
     config = stand_in(read)
-    found = Found(checks)
+    found = Findings(checks)
     if not read.values:
         # What a node without a word of its own would be; what its file names cannot be told.
         found.checks += await described(config)
@@ -61,7 +65,7 @@ async def described(config: AgentConfig) -> list[Check]:
 
     async def look() -> list[Check]:
         found = await inventory(config, root_of(config), ours=running.is_engine)
-        return list(machine.described(found, time.time()))
+        return list(machine.of_inventory(found, time.time()))
 
     return await bounded("machine", "the machine", look(), _LIMIT)
 
@@ -76,7 +80,7 @@ async def _engines(config: AgentConfig) -> list[Check]:
 
 async def _engine(name: str, program: Path) -> list[Check]:
     runs, linked = await asyncio.gather(
-        bounded("engine", f"{name} at {program}", examine.engines({name: program}), _LIMIT), libraries(name, program)
+        bounded("engine", f"{name} at {program}", preflight.engines({name: program}), _LIMIT), libraries(name, program)
     )
     return [*runs, *linked]
 
@@ -91,10 +95,9 @@ def _own(read: Lenient, config: AgentConfig) -> list[Check]:
     found += places.own_directory(config.state, "state", private=True)
     agent, told = _agent(config.state)
     found += [told, *_ports(config.engine_ports, agent)]
-    found += examine.memory_stated(config.memory, root_of(config))
-    # The agent runs as root: whether it would have systemd, root sees as it does.
-    has = None if os.geteuid() == 0 else Path("/run/systemd/system").is_dir()
-    return [*found, examine.launcher(config.launcher, has=has)]
+    found += preflight.memory_stated(config.memory, root_of(config))
+    # The agent runs as root, whoever we are.
+    return [*found, preflight.launcher(config.launcher, has=systemd.booted())]
 
 
 def _agent(state: Path) -> tuple[int | None, Check]:
@@ -109,12 +112,11 @@ def _agent(state: Path) -> tuple[int | None, Check]:
 
 
 def _ports(chosen: Ports, agent: int | None) -> Iterator[Check]:
-    yield examine.ports(chosen)
+    yield preflight.ports(chosen)
     taken = [one for one in running.listeners() if one.port in chosen and not _ours(one.pid, agent)]
     if taken:
-        some = ", ".join(f"{one.port} by {one}" for one in taken[:_SHOWN])
-        more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
-        fact = f"of engine_ports {chosen} {len(taken)} are in use by other programs: {some}{more}"
+        who = some([f"{one.port} by {one}" for one in taken], _SHOWN)
+        fact = f"of engine_ports {chosen} {len(taken)} are in use by other programs: {who}"
         yield warning("ports", fact, "move those, or choose another range with engine_ports:")
 
 

@@ -5,14 +5,18 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from llmgw.cli.examine.found import AS_ROOT, owner, user, words
+from llmgw.agent.patience import words
+from llmgw.cli.examine.user import AS_ROOT, owner, user
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
-from llmgw.core.facts import Disk
+from llmgw.core.inventory import Disk
 from llmgw.core.symptoms import nearly_full
-from llmgw.core.units import Bytes, size
+from llmgw.core.units import size
+from llmgw.host.room import nearest, room
 
 _FILES, _DIRECTORY, _DISK = "files", "directory", "disk"
+_OTHERS = 0o077
+"""Of a mode: whatever others than the owner may do."""
 _AGAIN = "make it with `llmgw pki issue`, or name another file under tls:"
 
 
@@ -24,6 +28,11 @@ def tls_files(files: TlsFiles) -> list[Check]:
 def readable(path: Path) -> bool:
     """Whether we may read the file."""
     return os.access(path, os.R_OK, effective_ids=True)
+
+
+def is_key(path: Path) -> bool:
+    """Whether a program may take it for its key: it can be read, and by its owner only."""
+    return readable(path) and not path.stat().st_mode & _OTHERS
 
 
 def _certificate(path: Path) -> Check:
@@ -48,7 +57,7 @@ def _key(path: Path) -> Check:
     mode, whose = seen.st_mode & 0o777, owner(seen.st_uid)
     if not stat.S_ISREG(seen.st_mode):
         return fault(_FILES, f"{path} is no file", _AGAIN)
-    if mode & 0o077:
+    if mode & _OTHERS:
         return fault(
             _FILES, f"{path} has mode {mode:04o}: a private key must be for its owner only", f"chmod 600 {path}"
         )
@@ -71,7 +80,7 @@ def own_directory(path: Path, key: str, *, private: bool) -> list[Check]:
     return _seen(path, key, lambda: [_kept(path, key, private=private)])
 
 
-def room(path: Path, key: str) -> list[Check]:
+def free_space(path: Path, key: str) -> list[Check]:
     """How much is free where the directory is, or will be made."""
     return _seen(path, key, lambda: [_free(path)])
 
@@ -87,14 +96,14 @@ def _seen(path: Path, key: str, look: Callable[[], list[Check]]) -> list[Check]:
 
 def _kept(path: Path, key: str, *, private: bool) -> Check:
     if not os.path.lexists(path):
-        above = _nearest(path)
+        above = nearest(path)
         if not above.is_dir():
             return fault(_DIRECTORY, f"{key} {path} cannot be made: {above} is no directory", _elsewhere(key))
         return _writable(above, f"{key} {path} is not there yet; {above}", key)
     mode = path.stat().st_mode
     if not stat.S_ISDIR(mode):
         return fault(_DIRECTORY, f"{key} {path} is no directory", _elsewhere(key))
-    if private and mode & 0o077:
+    if private and mode & _OTHERS:
         fact = f"{key} {path} has mode {mode & 0o777:04o}: others may look into it"
         return warning(_DIRECTORY, fact, f"chmod 700 {path}")
     return _writable(path, f"{key} {path}", key)
@@ -118,16 +127,10 @@ def _writable(path: Path, subject: str, key: str) -> Check:
 
 
 def _free(path: Path) -> Check:
-    seen = os.statvfs(_nearest(path))
-    total, free = Bytes(seen.f_blocks * seen.f_frsize), Bytes(seen.f_bavail * seen.f_frsize)
+    total, free = room(nearest(path))
     fact, fix = f"{path}: {size(free)} of {size(total)} free", "free some space there, or name another directory"
     if total and not free:
         return fault(_DISK, fact, fix)
     if nearly_full(Disk(directory=str(path), total=total, free=free)):
         return warning(_DISK, fact, fix)
     return ok(_DISK, fact)
-
-
-def _nearest(path: Path) -> Path:
-    """The directory, or the innermost one above it that is there."""
-    return next(one for one in (path, *path.parents) if os.path.lexists(one))

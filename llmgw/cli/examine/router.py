@@ -9,7 +9,7 @@ from llmgw.cli.examine import places, running
 from llmgw.cli.examine.certificate import Wanted, certificate
 from llmgw.cli.examine.control import control_planes
 from llmgw.cli.examine.files import configuration
-from llmgw.cli.examine.found import Found, bounded
+from llmgw.cli.examine.findings import Findings, bounded
 from llmgw.cli.examine.listening import dialled, free
 from llmgw.cli.local.http import ask
 from llmgw.config.address import Address
@@ -23,10 +23,10 @@ _LIMIT = 10.0
 _HEALTH = "/health"
 
 
-async def router(path: Path, seconds: float) -> Found:
+async def router(path: Path, seconds: float) -> Findings:
     """Look at files, state and certificate, ask the router that runs, and try every control plane."""
     read, checks = await aside(configuration, path, RouterConfig)
-    found = Found(checks)
+    found = Findings(checks)
     async with asyncio.TaskGroup() as group:
         own = group.create_task(bounded("files", "what router.yaml names", aside(_own, read), _LIMIT))
         listening = group.create_task(_listening(read.get("listen"), seconds))
@@ -43,7 +43,7 @@ def _own(read: Lenient) -> list[Check]:
         found += certificate(tls, Wanted(roles=(Role.ROUTER,)))
     if (state := read.get("state")) is not None:
         found += places.own_directory(state, "state", private=True)
-        found += places.room(state, "state")
+        found += places.free_space(state, "state")
     return found
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from llmgw.core.groups import Group, Line
 from llmgw.core.portrait import portrait, warnings
 from llmgw.core.safe import Safe, safe
-from llmgw.core.sheet import Group, Line
 from llmgw.core.views import NodeView
 from llmgw.tui.rows.row import EMPTY, Cell, Column, Row, Tone, rough_age
 
@@ -68,9 +68,8 @@ def _item(line: Line) -> tuple[Safe, Tone]:
 
 
 def _block(group: Group) -> Block:
-    wrong = group.note.startswith("!")
-    title, note = safe(group.title), safe(group.note, _WORDS)
-    tone = Tone.WARN if wrong else Tone.QUIET
+    title, note = safe(group.title), safe(f"{'! ' if group.heed else ''}{group.note}", _WORDS)
+    tone = Tone.WARN if group.heed else Tone.QUIET
     if not group.columns:
         return Block(title=title, note=note, tone=tone, said=tuple(map(_fact, group.lines)))
     return Block(

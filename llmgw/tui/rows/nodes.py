@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from llmgw.core.devices import BAR, bar, gpus_in_short
+from llmgw.core.devices import gpus_in_short
+from llmgw.core.groups import BAR, bar
 from llmgw.core.portrait import AWAY
 from llmgw.core.safe import Safe, safe
 from llmgw.core.state import NodeState

@@ -4,7 +4,7 @@ import pytest
 
 from llmgw.cli.examine import clock as module
 from llmgw.cli.examine.clock import by_kernel, clock
-from llmgw.cli.examine.found import Skew
+from llmgw.cli.examine.findings import Skew
 from llmgw.core.checks import Result
 
 

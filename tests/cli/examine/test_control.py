@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmgw.cli.examine.control import by_socket, control_planes
-from llmgw.cli.examine.found import Found
+from llmgw.cli.examine.findings import Findings
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.config.tls import TlsFiles
@@ -48,7 +48,7 @@ async def tried(at: Address, files: TlsFiles | None, seconds: float = SECONDS) -
 
 async def test_one_that_answers_is_ok_and_tells_its_time(serve, control_files, own):
     at = await serve(control_files(), ahead=40.0)
-    found: Found = await control_planes([at, at], own, SECONDS)
+    found: Findings = await control_planes([at, at], own, SECONDS)
     (check,), (skew,) = found.checks, found.skews
     assert check.result is Result.OK
     assert re.match(rf"{at}: answers for cluster demo, version 0.1.0, TLS in order, [\d.]+ ms$", check.fact)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from llmgw.cli.examine.control_host import control_host
-from llmgw.cli.examine.found import Found
+from llmgw.cli.examine.findings import Findings
 from llmgw.config.load import load_server
 from llmgw.core.checks import Result
 from llmgw.core.identity import Role
@@ -49,7 +49,7 @@ def host(tmp_path: Path, pki: Path) -> Host:
     return write
 
 
-def wrong(found: Found) -> list[str]:
+def wrong(found: Findings) -> list[str]:
     return [f"{one.name}: {one.fact} → {one.fix}" for one in found.checks if one.result is not Result.OK]
 
 

@@ -4,10 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from llmgw.cli.examine.machine import described
-from llmgw.core import facts
+from llmgw.cli.examine.machine import of_inventory
 from llmgw.core.checks import Result
-from llmgw.core.facts import Cpu, Disk, Fabric, FabricAdapter, Gpu, Inventory, LinkLayer, PortState
+from llmgw.core.inventory import (
+    ByHand,
+    Cpu,
+    Disk,
+    Fabric,
+    FabricAdapter,
+    Gpu,
+    GpuHolder,
+    Inventory,
+    LinkLayer,
+    PortState,
+)
 from llmgw.core.units import GIB, Bytes
 
 NOW = 1_800_000_000.0
@@ -30,7 +40,7 @@ GOOD = Inventory(
 
 
 def said(inventory: Inventory) -> list[str]:
-    return [f"{one.result.value} {one.name}: {one.fact}" for one in described(inventory, NOW)]
+    return [f"{one.result.value} {one.name}: {one.fact}" for one in of_inventory(inventory, NOW)]
 
 
 def test_a_good_machine_is_told_in_its_facts():
@@ -39,7 +49,7 @@ def test_a_good_machine_is_told_in_its_facts():
         "ok processor: AMD EPYC, 8 cores; vector extensions: avx, avx2",
         "ok memory: 64 GiB for engines",
         "ok gpu: GPU 0: NVIDIA H100, 80 GiB, driver 550.54.14",
-        "ok fabric: mlx5_0 port 1: InfiniBand ACTIVE, 100 Gb/sec (2X HDR)",
+        "ok fabric: mlx5_0: InfiniBand ACTIVE, 100 Gb/sec (2X HDR)",
         "ok disk: /var/lib/llmgw-agent: 50 GiB of 100 GiB free",
     ]
 
@@ -55,18 +65,18 @@ def test_a_good_machine_is_told_in_its_facts():
         ({"disks": (Disk(directory="/w", problem="is not there"),)}, "fault disk: /w: is not there"),
         ({"recorded": "/m"}, "warning machine: it describes the machine recorded in /m"),
         (
-            {"gpu_holders": (facts.GpuHolder(gpu="GPU-1", pid=7, command="python3", memory=Bytes(GIB)),)},
+            {"gpu_holders": (GpuHolder(gpu="GPU-1", pid=7, command="python3", memory=Bytes(GIB)),)},
             "warning gpu: pid 7 (python3) holds 1 GiB of GPU 0",
         ),
         (
-            {"by_hand": (facts.ByHand(field="memory", stated="1 GiB", measured="64 GiB", differs=True),)},
+            {"by_hand": (ByHand(field="memory", stated="1 GiB", measured="64 GiB", differs=True),)},
             "warning by hand: memory is 1 GiB by hand, 64 GiB was measured",
         ),
     ],
 )
 def test_each_symptom_is_a_check_with_what_to_do(change: dict[str, object], line: str):
     inventory = replace(GOOD, **change)  # type: ignore[arg-type]
-    (found,) = [one for one in described(inventory, NOW) if one.result is not Result.OK]
+    (found,) = [one for one in of_inventory(inventory, NOW) if one.result is not Result.OK]
     assert f"{found.result.value} {found.name}: {found.fact}".startswith(line)
     assert found.fix
 

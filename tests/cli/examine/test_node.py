@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from llmgw.cli import llamacpp
-from llmgw.cli.examine.found import Found
+from llmgw.cli.examine.findings import Findings
 from llmgw.cli.examine.node import node, stand_in
 from llmgw.config.lenient import Lenient
 from llmgw.config.tls import TlsFiles
@@ -60,7 +60,7 @@ def write(tmp_path: Path, pki: Path, engine: Path) -> Node:
     return write
 
 
-def wrong(found: Found, *but: str) -> list[str]:
+def wrong(found: Findings, *but: str) -> list[str]:
     told = [one for one in found.checks if one.result is not Result.OK and one.name not in but]
     return [f"{one.name}: {one.fact} → {one.fix}" for one in told]
 

@@ -92,6 +92,6 @@ def test_room_is_told_by_share_and_size(tmp_path: Path, monkeypatch: pytest.Monk
     told = []
     for free in (0, 10_000, 500_000):
         monkeypatch.setattr(os, "statvfs", lambda path, free=free: seen(free))
-        told.append(places.room(tmp_path, "state")[0])
+        told.append(places.free_space(tmp_path, "state")[0])
     assert [one.result for one in told] == [Result.FAULT, Result.WARNING, Result.OK]
     assert told[1].fact == f"{tmp_path}: 39.1 MiB of 3.8 GiB free"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from llmgw.cli.examine.found import Found
+from llmgw.cli.examine.findings import Findings
 from llmgw.cli.examine.router import router
 from llmgw.core.checks import Result
 from llmgw.core.identity import Role
@@ -34,7 +34,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def wrong(found: Found) -> list[str]:
+def wrong(found: Findings) -> list[str]:
     told = [one for one in found.checks if one.result is not Result.OK and one.name != "control plane"]
     return [f"{one.result.value} {one.name}: {one.fact} → {one.fix}" for one in told]
 

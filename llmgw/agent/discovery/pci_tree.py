@@ -10,19 +10,15 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+from llmgw.agent.discovery.pci_bus import is_address
+
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 
 Way = tuple[str, ...]
 """The parts of a path from the root complex to the device, both included."""
 
 
-def is_address(text: str) -> bool:
-    """Whether it is a PCI address as sysfs writes it: `0000:17:00.0`."""
-    return _ADDRESS.fullmatch(text) is not None
-
-
-def address(path: str) -> str:
+def device(path: str) -> str:
     """The PCI device that `path` leads to or through last, empty when it names none: a part of a device (a scalable
     function) has the address of the whole."""
     return next((part for part in reversed(path.split("/")) if is_address(part)), "")

@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 
-from llmgw.core.facts import Gpu, GpuHolder
+from llmgw.core.inventory import Gpu, GpuHolder
 from llmgw.core.units import Bytes
 
 MOST_CARDS, MOST_PARTS = 64, 8
 """GPUs of one vendor that are kept, and parts of one GPU: twice what the largest server has, and one more than MIG
 makes."""
-
-LONGEST = 200
-"""Characters kept of a name, a version or a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

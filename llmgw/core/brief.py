@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-_WORDS = 200
+_LENGTH = 200
 
 
 def cut(text: str) -> str:
     """The text, at most 200 characters of it, the last one `…` when some were cut."""
-    return text if len(text) <= _WORDS else text[: _WORDS - 1] + "…"
+    return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"
 
 
 def some(names: Sequence[str], most: int) -> str:

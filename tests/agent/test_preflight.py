@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from llmgw.agent import examine
+from llmgw.agent import preflight
 from llmgw.agent.discovery.root import Root
-from llmgw.agent.launch import systemd
 from llmgw.config.agent import Launcher, Ports
 from llmgw.core.checks import Result
 from llmgw.core.identity import Identity, Role
@@ -15,22 +14,22 @@ from llmgw.core.units import GIB
 
 def test_the_certificate_is_for_this_node_or_not():
     who = Identity("demo", Role.AGENT, "node01")
-    assert examine.named(who, "node01").result is Result.OK
-    other = examine.named(who, "node02")
+    assert preflight.named(who, "node01").result is Result.OK
+    other = preflight.named(who, "node02")
     assert other.result is Result.FAULT and other.fix == "set node: node01, or issue a certificate for node02"
 
 
 async def test_an_engine_runs_or_says_why_not(engine: Path):
-    good, bad = await examine.engines({"llama.cpp": engine, "vllm": Path("/bin/true")})
+    good, bad = await preflight.engines({"llama.cpp": engine, "vllm": Path("/bin/true")})
     assert good.result is Result.OK and good.fact.endswith(f" at {engine} runs")
     assert bad.result is Result.FAULT and "does not know how to run vllm" in bad.fact and bad.fix
 
 
 def test_ports_outside_of_the_kernels_are_ok(monkeypatch: pytest.MonkeyPatch):
     """The range of the machine that runs the test may be any."""
-    monkeypatch.setattr(examine, "ephemeral", lambda: range(32768, 61000))
-    assert examine.ports(Ports(21000, 21999)).result is Result.OK
-    check = examine.ports(Ports(32000, 33000))
+    monkeypatch.setattr(preflight, "ephemeral", lambda: range(32768, 61000))
+    assert preflight.ports(Ports(21000, 21999)).result is Result.OK
+    check = preflight.ports(Ports(32000, 33000))
     assert check.result is Result.WARNING
     assert "engine_ports 32000-33000 overlaps the ports 32768-60999" in check.fact
     assert check.fix == "choose a range outside"
@@ -40,10 +39,10 @@ def test_more_memory_than_there_is_is_a_fault(tmp_path: Path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "meminfo").write_text("MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")
     root = Root.recorded(tmp_path)
-    assert examine.memory_stated(None, root) == [] and examine.memory_stated(8 * GIB, root) == []
-    (check,) = examine.memory_stated(9 * GIB, root)
+    assert preflight.memory_stated(None, root) == [] and preflight.memory_stated(8 * GIB, root) == []
+    (check,) = preflight.memory_stated(9 * GIB, root)
     assert check.result is Result.FAULT and check.fact == "memory: 9 GiB is more than this machine's 8 GiB"
-    (check,) = examine.memory_stated(9 * GIB, Root.recorded(tmp_path / "nothing"))
+    (check,) = preflight.memory_stated(9 * GIB, Root.recorded(tmp_path / "nothing"))
     assert check.result is Result.WARNING and "cannot be told" in check.fact
 
 
@@ -57,10 +56,6 @@ def test_more_memory_than_there_is_is_a_fault(tmp_path: Path):
         (Launcher.SESSION, True, Result.OK, "by session"),
     ],
 )
-def test_the_launcher_is_there_or_not(
-    chosen: Launcher, has: bool, result: Result, words: str, monkeypatch: pytest.MonkeyPatch
-):
-    check = examine.launcher(chosen, has=has)
+def test_the_launcher_is_there_or_not(chosen: Launcher, has: bool, result: Result, words: str):
+    check = preflight.launcher(chosen, has=has)
     assert check.result is result and words in check.fact
-    monkeypatch.setattr(systemd, "running", lambda: has)  # one machine has it or has it not
-    assert examine.launcher(chosen) == check

@@ -19,14 +19,14 @@ from llmgw.core.identity import Identity
 from llmgw.core.units import size
 
 
-async def examine(config: AgentConfig, identity: Identity) -> list[Check]:
+async def preflight(config: AgentConfig, identity: Identity) -> list[Check]:
     """The certificate's name, engines that do not run, ports, memory, launcher: all that `--check` looks at."""
     return [
         named(identity, config.node),
         *await engines(config.engines),
         ports(config.engine_ports),
         *memory_stated(config.memory, root_of(config)),
-        launcher(config.launcher),
+        launcher(config.launcher, has=systemd.running()),
     ]
 
 
@@ -58,9 +58,8 @@ _ENGINE = "run it by hand to see; mend it, or correct engines: in agent.yaml"
 
 def ports(chosen: Ports) -> Check:
     """Whether the kernel gives ports of engines to outgoing connections."""
-    if text := overlap(chosen, ephemeral()):
-        fact, _, fix = text.rpartition("; ")
-        return warning("ports", fact, fix)
+    if fact := overlap(chosen, ephemeral()):
+        return warning("ports", fact, "choose a range outside")
     return ok("ports", f"engine_ports {chosen} are outside the ports that the kernel takes for outgoing connections")
 
 
@@ -83,12 +82,8 @@ def memory_stated(stated: int | None, root: Root) -> list[Check]:
     ]
 
 
-def launcher(chosen: Launcher, *, has: bool | None = None) -> Check:
-    """Whether what agent.yaml wants engines started by is there.
-
-    `has` is whether the agent would have systemd, None when we are the agent's user and can see for ourselves.
-    """
-    has = systemd.running() if has is None else has
+def launcher(chosen: Launcher, *, has: bool) -> Check:
+    """Whether what agent.yaml wants engines started by is there; `has` is whether the agent has systemd."""
     if chosen is Launcher.SYSTEMD and not has:
         return fault(
             "launcher", "launcher: systemd does not run this machine, or we are not root", "set launcher: session"

@@ -11,10 +11,9 @@ from llmgw.core import qualify
 from llmgw.core.changes import cards, changes, gone, lasting, listed
 from llmgw.core.effects import SaveNode
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Gpu, Inventory
+from llmgw.core.inventory import Gpu, Inventory, memory_stated
 from llmgw.core.ledger import Ledger
 from llmgw.core.state import Node
-from llmgw.core.symptoms import memory_stated
 from llmgw.core.units import NONE, Bytes, several
 
 _CARDS_TOLD, _CARDS_KEPT = 8, 64

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from llmgw.core.effects import Publish
 from llmgw.core.events import EventKind
-from llmgw.core.facts import ByHand, Disk, EngineReport, Engines, Gpu, Inventory, Report
+from llmgw.core.facts import EngineReport, Engines, Report
 from llmgw.core.inputs import AgentReported, CatalogLoaded
+from llmgw.core.inventory import ByHand, Disk, Gpu, Inventory
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.units import GIB, MIB, TIB, Bytes
 from llmgw.core.views import ModelState, Noun

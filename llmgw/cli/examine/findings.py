@@ -1,11 +1,11 @@
 """What one look at a host gives: its checks, and what several of them say of the clock together."""
 
 import asyncio
-import os
-import pwd
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
+from llmgw.agent.patience import words
+from llmgw.cli.examine.user import AS_ROOT, user
 from llmgw.core.checks import Check, fault, warning
 from llmgw.core.errors import LlmgwError
 
@@ -22,7 +22,7 @@ class Skew:
 
 
 @dataclass(slots=True)
-class Found:
+class Findings:
     """What was found out so far."""
 
     checks: list[Check] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Found:
     alone: bool = False
     """The whole cluster is on this machine: there is no other clock to agree with."""
 
-    def add(self, other: "Found") -> None:
+    def add(self, other: "Findings") -> None:
         """Take what another look found."""
         self.checks += other.checks
         self.skews += other.skews
@@ -49,27 +49,3 @@ async def bounded(name: str, what: str, work: Awaitable[list[Check]], seconds: f
         return [warning(name, f"{what} cannot be looked at by {user()}: {words(error)}", AS_ROOT)]
     except (OSError, LlmgwError) as error:
         return [fault(name, f"{what} cannot be looked at: {words(error)}", "see to it, and run this again")]
-
-
-def words(error: OSError | LlmgwError) -> str:
-    """An error in one line."""
-    if isinstance(error, LlmgwError):
-        return str(error)
-    what = (error.strerror or str(error) or type(error).__name__).lower()
-    return f"{error.filename}: {what}" if error.filename else what
-
-
-def user() -> str:
-    """Who runs this."""
-    return owner(os.geteuid())
-
-
-def owner(uid: int) -> str:
-    """A user by name, else by number."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
-
-
-AS_ROOT = "run as root: sudo llmgw doctor"

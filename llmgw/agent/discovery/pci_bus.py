@@ -1,12 +1,11 @@
-"""Which GPUs does the kernel see on the PCI bus, whatever their tools say?"""
+"""What does the kernel see on the PCI bus, whatever tools say: GPUs, and where they are?"""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llmgw.agent.discovery.numbers import whole
-from llmgw.agent.discovery.pci import is_address
 from llmgw.agent.discovery.root import Root
-from llmgw.agent.discovery.virtualization import virtualization
 
 DEVICES = "sys/bus/pci/devices"
 NVIDIA, AMD = "0x10de", "0x1002"
@@ -14,6 +13,8 @@ NVIDIA, AMD = "0x10de", "0x1002"
 
 _CLASSES = ("0x03", "0x12")
 """Display controllers and processing accelerators: PCI base classes."""
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +36,16 @@ def numa(root: Root, address: str) -> int | None:
     return whole(root.text(f"{DEVICES}/{address}/numa_node")) if address else None
 
 
+def is_address(text: str) -> bool:
+    """Whether it is a PCI address as sysfs writes it: `0000:17:00.0`."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
 def address(text: str) -> str:
     """A PCI address as sysfs writes it, from one in any tool's writing (`0000000F:01:00.0`); empty when it is none."""
     domain, _, rest = text.strip().lower().partition(":")
     found = f"{domain.lstrip('0').rjust(4, '0')}:{rest}"
     return found if is_address(found) else ""
-
-
-def contained(root: Root) -> bool:
-    """Whether we are in a container: it sees the whole bus, and may use only the devices that it was given.
-
-    Not each kind leaves a mark. The root file system of one is an overlay, which on a machine is rare.
-    """
-    mounts = root.text("proc/self/mountinfo").splitlines()
-    overlaid = any(line.split()[4:5] == ["/"] and " - overlay " in line for line in mounts)
-    return overlaid or virtualization(root, "").startswith("container:")
 
 
 def _of(root: Root, vendor: str) -> Iterator[str]:
