@@ -244,7 +244,9 @@ def one_node_lost() -> World:
 REFUSALS: tuple[Refusal, ...] = (
     NotEnoughMemory(node=NodeName("node01"), need=Bytes(6 * GIB), free=Bytes(4 * GIB), total=Bytes(8 * GIB)),
     NodeAway(node=NodeName("node02"), lost=True, seconds=252),
-    NotEnoughMemory(node=NodeName("node03"), need=Bytes(6 * GIB), free=Bytes(2 * GIB), total=Bytes(4 * GIB)),
+    NotEnoughMemory(
+        node=NodeName("node03"), need=Bytes(6 * GIB), free=Bytes(2 * GIB), total=Bytes(4 * GIB), more=Bytes(2 * GIB)
+    ),
     EngineMissing(node=NodeName("node04"), engine="llama.cpp", has=()),
 )
 
@@ -427,7 +429,7 @@ def sick_node() -> World:
         NoSubnetManager(adapter="mlx5_0"),
         FabricPortDown(fabric="ib-a", adapter="mlx5_1", state="DOWN (Polling)"),
         AdapterAbsent(fabric="ib-a", adapter="mlx5_4", present=("mlx5_0", "mlx5_1")),
-        CertificateEnds(seconds=5 * 86400.0),
+        CertificateEnds(seconds=5 * 86400.0, node="node07"),
         DiskNearlyFull(directory="/srv/models", free=full.free, total=full.total),
         DiskUnknown(directory=stale.directory, text=stale.problem),
         ClockSkew(seconds=-34.0),

@@ -315,6 +315,8 @@ class Cluster:
         ledger = self._ledger
         before = ledger.refusals.get(name)
         ledger.refusals[name] = refusals
+        if any(isinstance(refusal, AddressNotTried) for refusal in refusals):
+            return  # whether a node takes it is known within seconds, and said then
         if before is not None and _reasons(before) == _reasons(refusals):
             return
         verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in counts(refusals).items() if count)
@@ -350,5 +352,5 @@ class Cluster:
 
 
 def _reasons(refusals: tuple[Refusal, ...]) -> set[tuple[str, str]]:
-    """That a node is being tried is over in a moment, and so no reason that is told."""
+    """That a node is being tried is over in a moment, and so no reason that was told."""
     return {(refusal.node, refusal.code) for refusal in refusals if not isinstance(refusal, AddressNotTried)}

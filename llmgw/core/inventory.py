@@ -154,6 +154,8 @@ class ByHand:
     """Empty where it could not be measured."""
     differs: bool = False
     """The measured value is another one, by more than measuring can explain."""
+    below: bool = False
+    """The stated value is the smaller one of two sizes that differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

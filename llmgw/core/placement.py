@@ -138,6 +138,12 @@ def usable(inventory: Inventory) -> Bytes:
     return Bytes(inventory.memory - min(inventory.memory // 10, GIB))
 
 
+def lacking(need: Bytes, inventory: Inventory) -> Bytes:
+    """What its memory lacks for engines to use `need`: the other way round than `usable`."""
+    memory = need if memory_stated(inventory) else need + min(max(need - 1, 0) // 9, GIB)
+    return Bytes(max(0, memory - inventory.memory))
+
+
 # --- checks: (need, room, now) -> the refusal, or None -----------------------------------------------------------
 
 Check = Callable[[Need, Room, float], Refusal | None]
@@ -206,7 +212,16 @@ def _memory(need: Need, room: Room, now: float) -> NotEnoughMemory | None:
     free = Bytes(max(0, total - room.promised))
     if need.profile.memory <= free:
         return None
-    return NotEnoughMemory(node=room.node.name, need=need.profile.memory, free=free, total=total)
+    by_hand = memory_stated(inventory)
+    return NotEnoughMemory(
+        node=room.node.name,
+        need=need.profile.memory,
+        free=free,
+        total=total,
+        more=lacking(need.profile.memory, inventory),
+        by_hand=by_hand,
+        limited=inventory.memory_limit is not None and not by_hand,
+    )
 
 
 def _refused_by_node(need: Need, room: Room, now: float) -> Refusal | None:

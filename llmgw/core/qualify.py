@@ -21,7 +21,7 @@ from llmgw.core.refusals import (
     Refusal,
 )
 from llmgw.core.state import Node, NodeState
-from llmgw.core.units import size
+from llmgw.core.units import size, sizes
 
 _NAMED = 5
 """Models named in one event."""
@@ -63,11 +63,12 @@ def shift(before: Node, after: Node, models: Mapping[ModelName, Model]) -> Shift
     gained = tuple(name for name in sorted(models) if name in barred and name not in bars_now)
     lost = tuple(name for name in sorted(models) if name not in barred and name in bars_now)
     why = {name: _cleared(barred[name], models[name].profile, before, after) for name in gained}
+    why_not = {name: _arisen(bars_now[name], before, after) for name in lost}
     return Shift(
         gained=gained,
         gained_text=_grouped("for", why),
         lost=lost,
-        lost_text=_grouped("no longer for", {name: cut(str(bars_now[name])) for name in lost}),
+        lost_text=_grouped("no longer for", why_not),
     )
 
 
@@ -102,12 +103,18 @@ def _cleared(refusal: Refusal, profile: Profile, before: Node, after: Node) -> s
             return f"no more {cut(str(refusal))}"
 
 
+def _arisen(refusal: Refusal, before: Node, after: Node) -> str:
+    """What bars the node now; of memory also what changed, since how much is free has no part in it."""
+    words = cut(str(refusal))
+    return f"{words} ({_memory(before, after)})" if isinstance(refusal, NotEnoughMemory) else words
+
+
 def _memory(before: Node, after: Node) -> str:
     assert before.inventory is not None and after.inventory is not None
     was, now = before.inventory, after.inventory
     if size(was.memory) != size(now.memory):
         return f"memory {size(was.memory)} → {size(now.memory)}"
-    return f"memory for engines {size(usable(was))} → {size(usable(now))}"
+    return "memory for engines {} → {}".format(*sizes(usable(was), usable(now)))
 
 
 def _engine(profile: Profile, node: Node) -> str:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from llmgw.core.hosts import host_port
 from llmgw.core.names import ModelName, NodeName
-from llmgw.core.units import Bytes, age, size
+from llmgw.core.units import NONE, Bytes, age, size, size_up, sizes
 
 
 class Verdict(Enum):
@@ -128,6 +128,12 @@ class NotEnoughMemory:
     free: Bytes
     total: Bytes
     """What engines may use on this node in all."""
+    more: Bytes = NONE
+    """What its memory lacks for the empty node to take it: above `need - total` where a share of it is kept back."""
+    by_hand: bool = False
+    """Its memory is what agent.yaml states."""
+    limited: bool = False
+    """Its memory is the limit of a control group."""
 
     @property
     def verdict(self) -> Verdict:
@@ -135,13 +141,23 @@ class NotEnoughMemory:
         return Verdict.NEVER if self.need > self.total else Verdict.NOT_NOW
 
     def __str__(self) -> str:
-        return f"memory: needs {size(self.need)}, {size(self.free)} of {size(self.total)} free"
+        if self.need > self.total:
+            need, total = sizes(self.need, self.total)
+            return f"memory: needs {need}, engines may use {total}"
+        need, free = sizes(self.need, self.free)
+        return f"memory: needs {need}, {free} of {size(self.total)} free"
 
     @property
     def clears(self) -> str:
-        if self.need > self.total:
-            return f"{size(self.need - self.total)} more RAM, or a smaller `memory:` in the profile"
-        return f"{size(self.need - self.free)} is freed"
+        if self.need <= self.total:
+            return f"{size_up(self.need - self.free)} is freed"
+        more = size_up(max(self.more, self.need - self.total))
+        way = f"{more} more RAM"
+        if self.by_hand:
+            way = f"{more} more in memory: of its agent.yaml"
+        elif self.limited:
+            way = f"{more} more in the limit of its control group"
+        return f"{way}, or a smaller `memory:` in the profile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

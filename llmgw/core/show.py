@@ -235,5 +235,5 @@ def _of_machine(ledger: Ledger, record: Node) -> Iterator[NodeWarning]:
         yield less
     for gpu in record.gone_gpus:
         yield GpuGone(name=gpu.name, uuid=gpu.uuid)
-    yield from of_inventory(inventory, ledger.now)
+    yield from of_inventory(inventory, ledger.now, record.name)
     yield from ledger.subnets.differing(record.name)

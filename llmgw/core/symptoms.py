@@ -40,7 +40,7 @@ NEARLY_FULL, NEARLY_FULL_BELOW = 0.05, Bytes(50 * GIB)
 """A disk is nearly full when less than this share is free, and less than so much."""
 
 _SHRUNK = 0.98
-"""Below this share of what it registered with a node has lost memory; the share that a kernel keeps differs by less."""
+"""Below this share of what it had a node has lost memory; the share that a kernel keeps differs by less."""
 
 CERTIFICATE_SHORT = 14 * 86400.0
 """Seconds before its end at which a certificate is a warning."""
@@ -52,8 +52,8 @@ _PASSED = 1.0
 """Seconds after a step at which it has been passed, whatever became of fractions."""
 
 
-def of_inventory(inventory: Inventory, now: float) -> Iterator[NodeWarning]:
-    """What the node's own description shows."""
+def of_inventory(inventory: Inventory, now: float, node: str = "NODE") -> Iterator[NodeWarning]:
+    """What the description of a node, of this name where it is known, shows."""
     if inventory.recorded:
         yield RecordedMachine(directory=inventory.recorded)
     if inventory.machine_problem:
@@ -62,12 +62,12 @@ def of_inventory(inventory: Inventory, now: float) -> Iterator[NodeWarning]:
         yield NoAvx2(virtualization=inventory.virtualization, model=inventory.cpu.model)
     for one in inventory.by_hand:
         if one.differs:
-            yield StatedDiffers(field=one.field, stated=one.stated, measured=one.measured)
+            yield StatedDiffers(field=one.field, stated=one.stated, measured=one.measured, below=one.below)
     yield from _of_gpus(inventory)
     yield from _of_fabrics(inventory)
     ends = inventory.certificate_ends
     if ends is not None and ends - now < CERTIFICATE_SHORT:
-        yield CertificateEnds(seconds=ends - now)
+        yield CertificateEnds(seconds=ends - now, node=node)
     for disk in inventory.disks:
         if disk.problem:
             yield DiskUnknown(directory=disk.directory, text=disk.problem)

@@ -12,14 +12,38 @@ BOUND = Bytes(1 << 60)
 _CENTURY = 100 * 365.25 * 86400
 
 
+_UNITS = ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
+
+
 def size(count: int) -> str:
     """`5.2 GiB`, `600 MiB`, `12 KiB`, `7 B`."""
-    for unit, word in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+    for unit, word in _UNITS:
         if abs(count) >= unit:
             value = count / unit
             text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}".removesuffix(".0")
             return f"{text} {word}"
     return f"{count} B"
+
+
+def size_up(count: int) -> str:
+    """As `size`, rounded up: whoever adds what it says has added enough."""
+    for unit, word in _UNITS:
+        if count >= unit:
+            tenths = -(-10 * count // unit)
+            return f"{-(-count // unit)} {word}" if tenths >= 1000 else f"{tenths / 10:g} {word}"
+    return f"{count} B"
+
+
+def sizes(one: int, other: int) -> tuple[str, str]:
+    """Both as `size`; with more digits where two that differ would read alike: `1.00 GiB`, `1.04 GiB`."""
+    if one == other or size(one) != size(other):
+        return size(one), size(other)
+    for unit, word in _UNITS:
+        for places in (2, 3) if min(one, other) >= unit else ():
+            texts = f"{one / unit:.{places}f} {word}", f"{other / unit:.{places}f} {word}"
+            if texts[0] != texts[1]:
+                return texts
+    return f"{one} B", f"{other} B"
 
 
 def age(seconds: float) -> str:

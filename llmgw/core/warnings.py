@@ -10,7 +10,7 @@ from typing import ClassVar
 from llmgw.core.brief import some
 from llmgw.core.hosts import host_port
 from llmgw.core.names import ReplicaId, ShardId
-from llmgw.core.units import Bytes, age, size
+from llmgw.core.units import Bytes, age, size, sizes
 
 _SHOWN, _PRESENT = 3, 8
 """Replicas, and adapters, that are named."""
@@ -127,18 +127,20 @@ class ClockSkew:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryShrunk:
-    """The node has less RAM than it once registered with."""
+    """The node has less RAM than it once had."""
 
     code: ClassVar[str] = "memory_shrunk"
     now: Bytes
     registered: Bytes
+    """The most that it had since it first registered."""
+    fix: ClassVar[str] = (
+        "look for a failed module or a shrunk VM; if it is meant, memory: in its agent.yaml ends this, and "
+        "by_hand_differs remains where that is not what is measured"
+    )
 
     def __str__(self) -> str:
-        return f"memory is {size(self.now)}, it registered with {size(self.registered)}"
-
-    @property
-    def fix(self) -> str:
-        return "look for a failed module or a shrunk VM; if it is meant, say so with memory: in its agent.yaml"
+        now, had = sizes(self.now, self.registered)
+        return f"memory is {now}, it had {had}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +151,17 @@ class StatedDiffers:
     field: str
     stated: str
     measured: str
+    below: bool = False
+    """The stated value is the smaller one: a limit may be meant."""
 
     def __str__(self) -> str:
         return f"{self.field} is {self.stated} by hand, {self.measured} was measured"
 
     @property
     def fix(self) -> str:
+        meant = "routers should reach it there" if self.field == "address" else "it is meant as a limit"
+        if self.field == "address" or self.below:
+            return f"leave it if {meant}; else correct {self.field}: in its agent.yaml, or take it out"
         return f"correct {self.field}: in its agent.yaml, or take it out so that the measured value holds"
 
 
@@ -290,7 +297,13 @@ class CertificateEnds:
     code: ClassVar[str] = "certificate_ends"
     seconds: float
     """From now."""
-    fix: ClassVar[str] = "issue a new one: llmgw pki issue NODE --role agent"
+    node: str
+    """Whose it is."""
+
+    @property
+    def fix(self) -> str:
+        issue = f"llmgw pki issue {self.node} --role agent"
+        return f"on the machine with the authority: {issue}; copy it to the node and restart llmgw-agent"
 
     def __str__(self) -> str:
         if self.seconds <= 0:

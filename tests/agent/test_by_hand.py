@@ -22,7 +22,16 @@ async def test_memory_differs_by_more_than_a_kernel_keeps(
     measured: int, differs: bool, tmp_path: Path, tls: Callable[..., TlsFiles]
 ):
     (one,) = await said(tmp_path, tls("node01"), measured * GIB, memory="64GiB")
-    assert one == ByHand(field="memory", stated="64 GiB", measured=f"{measured} GiB", differs=differs)
+    assert one == ByHand(
+        field="memory", stated="64 GiB", measured=f"{measured} GiB", differs=differs, below=measured == 128
+    )
+
+
+async def test_a_limit_that_reads_like_the_measured_size_is_told_apart_from_it(
+    tmp_path: Path, tls: Callable[..., TlsFiles]
+):
+    (one,) = await said(tmp_path, tls("node01"), int(1.04 * GIB), memory="1GiB")
+    assert (one.stated, one.measured) == ("1.00 GiB", "1.04 GiB") and one.differs and one.below
 
 
 @pytest.mark.parametrize(("address", "differs"), [("127.0.0.1", False), ("localhost", False), ("192.0.2.9", True)])

@@ -12,7 +12,7 @@ from llmgw.core.facts import EngineReport, Engines, Report
 from llmgw.core.inputs import AgentReported, CatalogLoaded
 from llmgw.core.inventory import ByHand, Disk, Gpu, Inventory
 from llmgw.core.names import ModelName, NodeName
-from llmgw.core.units import GIB, TIB, Bytes
+from llmgw.core.units import GIB, MIB, TIB, Bytes
 from llmgw.core.views import ModelState, Noun
 from tests.core.stage import LLAMA, SETTINGS, T0, Agent, Stage, inventory, model, three_nodes
 
@@ -100,6 +100,22 @@ def test_another_version_of_an_engine_qualifies_for_one_model_and_no_longer_for_
     stage.report(stage.agents["node01"], engines=vllm("0.34"))
     assert stage.last(EventKind.NODE_QUALIFIES).text == "for new: engine vllm 0.34 is there now, it was 0.33"
     assert stage.last(EventKind.NODE_DISQUALIFIED).text == "no longer for old: engine: vllm 0.34, needs 0.33"
+
+
+def test_a_node_that_lost_memory_is_no_longer_for_a_model_by_what_it_is_and_not_by_what_is_free() -> None:
+    stage = served(Agent("node01", inventory=measured(8 * GIB)), models=(model("big", 1, memory=5 * GIB),))
+    assert stage.replicas() == {"big/0": "node01"}, "so that nothing of it is free"
+    stage.report(stage.agents["node01"], inventory=measured(4 * GIB))
+    words = "memory: needs 5 GiB, engines may use 3.6 GiB (memory 8 GiB → 4 GiB)"
+    assert stage.last(EventKind.NODE_DISQUALIFIED).text == f"no longer for big: {words}"
+    assert stage.replicas() == {"big/0": "node01"}
+
+
+def test_a_reserve_that_comes_with_measured_memory_is_told_with_enough_digits() -> None:
+    stage = served(Agent("node01", inventory=stated(GIB)), models=(model("big", 0, memory=1000 * MIB),))
+    stage.report(stage.agents["node01"], inventory=measured(GIB))
+    words = "memory: needs 1000 MiB, engines may use 922 MiB (memory for engines 1 GiB → 922 MiB)"
+    assert stage.last(EventKind.NODE_DISQUALIFIED).text == f"no longer for big: {words}"
 
 
 def test_at_most_five_models_are_named_in_an_event() -> None:
@@ -269,7 +285,7 @@ def test_less_memory_than_it_registered_with_is_a_warning_after_a_restart_too() 
     node = stage.agents["node01"]
     node.inventory = measured(6 * GIB)
     stage.report(node, inventory=node.inventory)
-    words = "memory is 6 GiB, it registered with 8 GiB"
+    words = "memory is 6 GiB, it had 8 GiB"
     assert words in stage.warned("node01")
     after = Stage(model(replicas=0), stored=stage.stored(), epoch=2)
     after.join(node)

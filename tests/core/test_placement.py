@@ -1,11 +1,16 @@
 """One more replica, one answer per node."""
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from llmgw.config.units import byte_size
 from llmgw.core.facts import EngineReport, Engines
+from llmgw.core.inventory import Inventory
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.placement import CHECKS, Need, Placement, Room, Unplaced, fill, place, usable
 from llmgw.core.refusals import (
@@ -71,7 +76,7 @@ def test_each_reason_has_its_own_refusal() -> None:
     away = refusal(state=NodeState.LOST, session=None, since=T0 - 90)
     assert away == NodeAway(node=NodeName("node01"), lost=True, seconds=90)
     full = refusal(promised=Bytes(7 * GIB))
-    assert full == NotEnoughMemory(node=NodeName("node01"), need=2 * GIB, free=GIB, total=8 * GIB)
+    assert full == NotEnoughMemory(node=NodeName("node01"), need=2 * GIB, free=GIB, total=8 * GIB, by_hand=True)
     assert full.verdict is Verdict.NOT_NOW
     refused = refusal(refused=("no such file", T0 + 30))
     assert isinstance(refused, RefusedByNode) and refused.seconds == 30
@@ -153,7 +158,57 @@ def test_every_refusal_reads_as_a_sentence_with_a_way_out() -> None:
     full = refusal(promised=Bytes(7 * GIB))
     assert str(full) == "memory: needs 2 GiB, 1 GiB of 8 GiB free"
     assert full.clears == "1 GiB is freed"
-    assert numbers(full) == {"need": 2 * GIB, "free": GIB, "total": 8 * GIB}
+    told = {"need": 2 * GIB, "free": GIB, "total": 8 * GIB, "more": 0, "by_hand": True, "limited": False}
+    assert numbers(full) == told
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "way"),
+    [
+        ({"by_hand": ()}, "memory: needs 2 GiB, engines may use 922 MiB", "1.3 GiB more RAM"),
+        ({}, "memory: needs 2 GiB, engines may use 1 GiB", "1 GiB more in memory: of its agent.yaml"),
+        (
+            {"by_hand": (), "memory_limit": GIB},
+            "memory: needs 2 GiB, engines may use 922 MiB",
+            "1.3 GiB more in the limit of its control group",
+        ),
+    ],
+)
+def test_what_an_empty_node_lacks_is_said_by_what_bounds_its_memory(
+    fields: dict[str, object], words: str, way: str
+) -> None:
+    small = refusal(inventory=replace(inventory(GIB), **fields), promised=GIB)  # type: ignore[arg-type]
+    assert str(small) == words
+    assert small.clears == f"{way}, or a smaller `memory:` in the profile"
+
+
+def _more(inventory: Inventory, need: int) -> tuple[NotEnoughMemory, Callable[[int], bool]]:
+    """The refusal of an empty node, and whether it takes the replica with so much more memory."""
+    wants = Need(model=NEED.model, profile=profile(memory=need))
+
+    def takes(more: int) -> bool:
+        grown = replace(inventory, memory=Bytes(inventory.memory + more))
+        return isinstance(place(wants, [room(inventory=grown)], T0), Placement)
+
+    answer = place(wants, [room(inventory=inventory)], T0)
+    assert isinstance(answer, Unplaced)
+    (small,) = answer.refusals
+    assert isinstance(small, NotEnoughMemory) and small.verdict is Verdict.NEVER
+    return small, takes
+
+
+@given(st.integers(0, 40 * GIB), st.integers(1, 20 * GIB), st.booleans())
+@example(9 * GIB, 1, False)
+@example(10 * GIB - 1, 1, False)
+@example(0, 9, False)
+def test_with_as_much_more_memory_as_a_refusal_says_it_fits_and_with_less_it_does_not(
+    memory: int, beyond: int, by_hand: bool
+) -> None:
+    there = inventory(memory) if by_hand else replace(inventory(memory), by_hand=())
+    small, takes = _more(there, usable(there) + beyond)
+    assert takes(small.more) and not takes(small.more - 1)
+    said = re.match(r"[\d.]+ [KMGT]?i?B", small.clears)
+    assert said is not None and takes(byte_size(said[0])), "the words are rounded up"
 
 
 ROOMS = st.lists(

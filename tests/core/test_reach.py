@@ -16,7 +16,7 @@ from llmgw.core.settings import Settings
 from llmgw.core.units import GIB
 from llmgw.core.views import Noun, Reach, Tried
 from llmgw.core.warnings import RouterCannotReach
-from tests.core.stage import SETTINGS, Agent, Stage, model, three_nodes
+from tests.core.stage import SETTINGS, Agent, Stage, inventory, model, three_nodes
 
 REFUSED = "connection refused"
 DIRECT = replace(SETTINGS, exposure=Exposure.DIRECT)
@@ -553,6 +553,30 @@ def test_the_reasons_of_a_model_follow_what_routers_find() -> None:
     stage.words = {}
     stage.later(FAILING_AGAIN + 4)
     assert [type(one) for one in stage.model().refusals] == [NotEnoughMemory]
+
+
+def test_that_a_model_has_no_node_is_no_event_while_one_is_being_tried() -> None:
+    stage = Trials(model(replicas=1, memory=5 * GIB), words={"r1": None})
+    stage.later(SETTINGS.settle)
+    told = stage.kinds().count(EventKind.PLACE_REFUSED)
+    stage.come("r1")
+    stage.join(Agent("node01"), Agent("small", inventory=inventory(GIB)))
+    assert isinstance(stage.refusal("node01"), AddressNotTried)
+    assert {type(one) for one in stage.model().refusals} == {AddressNotTried, NotEnoughMemory}
+    stage.says("r1", stage.attempts[0].attempt.token)
+    assert stage.replicas() == {"gemma/0": "node01"}
+    assert stage.kinds().count(EventKind.PLACE_REFUSED) == told
+
+
+def test_what_a_trial_found_is_told_of_a_model_that_has_no_node_for_it() -> None:
+    stage = Trials(model(replicas=1), words={"r1": None})
+    stage.later(SETTINGS.settle)
+    stage.come("r1")
+    stage.join(Agent("node01"))
+    assert stage.last(EventKind.PLACE_REFUSED).text == "1 more wanted; there are no nodes yet"
+    stage.says("r1", stage.attempts[-1].attempt.token, REFUSED)
+    stage.later(4)
+    assert stage.last(EventKind.PLACE_REFUSED).text == "1 more wanted; 1 node: 1 not now"
 
 
 def test_an_unsettled_control_plane_tries_and_moves_nothing() -> None:

@@ -19,6 +19,7 @@ from llmgw.core.inventory import (
 )
 from llmgw.core.symptoms import certificate_due, of_inventory, shrunk
 from llmgw.core.units import GIB, TIB, Bytes
+from llmgw.core.warnings import MemoryShrunk, StatedDiffers
 from llmgw.wire.facts import v1
 from tests.wire.values import values
 
@@ -106,9 +107,25 @@ def test_what_is_no_fault(fields: dict[str, object]) -> None:
 
 def test_memory_under_what_was_registered_is_a_fault_unless_it_was_said() -> None:
     less = replace(SOUND, memory=Bytes(6 * GIB))
-    assert str(shrunk(less, Bytes(8 * GIB))) == "memory is 6 GiB, it registered with 8 GiB"
+    assert str(shrunk(less, Bytes(8 * GIB))) == "memory is 6 GiB, it had 8 GiB"
+    near = shrunk(replace(SOUND, memory=Bytes(int(8.01 * GIB))), Bytes(int(8.2 * GIB)))
+    assert str(near) == "memory is 8 GiB, it had 8.2 GiB"
+    assert str(replace(near, registered=Bytes(int(8.04 * GIB)))) == "memory is 8.01 GiB, it had 8.04 GiB"  # type: ignore[type-var]
+    assert "by_hand_differs remains" in MemoryShrunk.fix
     assert shrunk(replace(SOUND, memory=Bytes(int(7.9 * GIB))), Bytes(8 * GIB)) is None
     assert shrunk(replace(less, by_hand=(ByHand(field="memory", stated="6GiB"),)), Bytes(8 * GIB)) is None
+
+
+def test_what_is_stated_may_be_meant_and_only_what_exceeds_the_measured_cannot_be() -> None:
+    limit = StatedDiffers(field="memory", stated="48 GiB", measured="64 GiB", below=True)
+    assert limit.fix.startswith("leave it if it is meant as a limit; else correct memory: in its agent.yaml")
+    assert replace(limit, below=False).fix.startswith("correct memory: in its agent.yaml, or take it out")
+    assert replace(limit, field="address", below=False).fix.startswith("leave it if routers should reach it there")
+
+
+def test_a_certificate_that_ends_says_whose_to_issue_and_what_to_restart() -> None:
+    (ending,) = of_inventory(replace(SOUND, certificate_ends=NOW + DAY), NOW, "node07")
+    assert "llmgw pki issue node07 --role agent" in ending.fix and "restart llmgw-agent" in ending.fix
 
 
 def test_a_certificate_is_looked_at_again_when_its_warning_changes() -> None:

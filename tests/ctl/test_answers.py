@@ -78,7 +78,14 @@ async def test_why_as_json_holds_the_numbers_that_the_text_was_made_of(ctl: Run)
         "node": "node01",
         "code": "not_enough_memory",
         "verdict": "not now",
-        "numbers": {"need": 600 << 20, "free": 200 << 20, "total": 4 << 30},
+        "numbers": {
+            "need": 600 << 20,
+            "free": 200 << 20,
+            "total": 4 << 30,
+            "more": 0,
+            "by_hand": False,
+            "limited": False,
+        },
         "text": "memory: needs 600 MiB, 200 MiB of 4 GiB free",
         "clears": "400 MiB is freed",
     }

@@ -6,7 +6,7 @@ import socket
 from llmgw.agent.discovery.address import address_towards
 from llmgw.config.agent import AgentConfig
 from llmgw.core.inventory import ByHand
-from llmgw.core.units import Bytes, size
+from llmgw.core.units import Bytes, sizes
 
 _NEAR = 0.02
 """The share by which a stated size may differ: people write 64GiB of a machine that shows 62.8 to its kernel."""
@@ -24,7 +24,9 @@ async def by_hand(config: AgentConfig, measured: Bytes) -> tuple[ByHand, ...]:
         found.append(await _address(config, config.address))
     if config.memory is not None:
         far = abs(config.memory - measured) > _NEAR * measured
-        found.append(ByHand(field="memory", stated=size(config.memory), measured=size(measured), differs=far))
+        stated, shown = sizes(config.memory, measured)
+        below = far and config.memory < measured
+        found.append(ByHand(field="memory", stated=stated, measured=shown, differs=far, below=below))
     return tuple(found)
 
 

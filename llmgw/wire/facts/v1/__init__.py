@@ -404,6 +404,8 @@ class ByHand(betterproto2.Message):
 
     differs: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
 
+    below: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+
 
 default_message_pool.register_message("facts.v1", "ByHand", ByHand)
 
@@ -415,6 +417,8 @@ class CertificateEnds(betterproto2.Message):
     """
 
     seconds: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
+
+    node: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("facts.v1", "CertificateEnds", CertificateEnds)
@@ -973,7 +977,7 @@ default_message_pool.register_message("facts.v1", "MachineUnknown", MachineUnkno
 @dataclass(eq=False, repr=False)
 class MemoryShrunk(betterproto2.Message):
     """
-    The node has less RAM than it once registered with.
+    The node has less RAM than it once had.
     """
 
     now: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
@@ -1155,6 +1159,12 @@ class NotEnoughMemory(betterproto2.Message):
     free: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
 
     total: "int" = betterproto2.field(4, betterproto2.TYPE_UINT64)
+
+    more: "int" = betterproto2.field(5, betterproto2.TYPE_UINT64)
+
+    by_hand: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+
+    limited: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
 
 
 default_message_pool.register_message("facts.v1", "NotEnoughMemory", NotEnoughMemory)
@@ -1415,6 +1425,8 @@ class StatedDiffers(betterproto2.Message):
     stated: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
 
     measured: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    below: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
 
 
 default_message_pool.register_message("facts.v1", "StatedDiffers", StatedDiffers)
