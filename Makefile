@@ -6,6 +6,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Else each of the many programs that tests and measurements start would compile all of llmgw for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test check fmt proto lock bench lab snapshots release
 
 help: ## this list

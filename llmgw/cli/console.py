@@ -1,6 +1,5 @@
 """`llmgw console`: which cluster the console is to watch, and whether it may act on it."""
 
-import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,12 +7,11 @@ from pathlib import Path
 from llmgw.cli.parser import Parser
 from llmgw.core.errors import Rejected
 from llmgw.ctl.where import where
+from llmgw.host.program import importing
 
 
 def main(argv: Sequence[str]) -> int:
     """Open the console and return its exit status."""
-    # As in ctl: what imports make is no garbage, and looking through it costs a tenth of the time to the first frame.
-    gc.disable()
     parser = Parser("llmgw console", "Watch and steer a cluster in the terminal.", example="llmgw console --dir demo")
     place = parser.add_argument_group("where the cluster is (default: the socket /run/llmgw/llmgwd.sock of this host)")
     place.add_argument("--dir", type=Path, metavar="D", help="a demo's directory")
@@ -31,11 +29,9 @@ def main(argv: Sequence[str]) -> int:
     found = where(directory=asked.dir, servers=tuple(asked.server), tls=asked.tls, context=asked.context)
     if not terminal():
         raise Rejected("the console needs a terminal at stdin, stdout and stderr; for scripts there is `llmgw ctl`")
-    # Not above: a wrong option or place is answered before the toolkit of the console is loaded.
-    from llmgw.tui.app import run
-
-    gc.freeze()
-    gc.enable()
+    with importing():
+        # Not above: a wrong option or place is answered before the toolkit of the console is loaded.
+        from llmgw.tui.app import run
     return run(found, asked.read_only, asked.note)
 
 

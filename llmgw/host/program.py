@@ -5,9 +5,11 @@
 """
 
 import argparse
+import gc
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from llmgw import __version__
@@ -46,6 +48,21 @@ def command_line(name: str, does: str, file: Path, own: Mapping[int, str]) -> ar
     parser.add_argument("--check", action="store_true", help="only say whether the configuration can be used")
     parser.add_argument("--version", action="version", version=f"{name} {__version__}")
     return parser
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import within this what a program needs for its whole life: nothing of it is looked through for garbage.
+
+    Modules make none, and what they make stays until the end. To look took a tenth of what a `llmgw ctl` spends, and a
+    sixth of what `llmgwd` spends until it is ready.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def run_program(name: str, work: Callable[[], int | None]) -> int:

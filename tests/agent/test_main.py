@@ -97,7 +97,7 @@ def test_a_fault_of_ours_ends_it_with_70_and_its_trace(monkeypatch: pytest.Monke
 def test_the_agent_starts_without_what_it_does_not_need():
     """A node's agent shares the machine with engines: its memory counts."""
     code = (
-        "import sys, llmgw.agent.main\n"
+        "import sys, llmgw.agent.serve\n"
         "print([m for m in ('textual', 'sqlalchemy', 'aiohttp', 'cryptography', 'httptools') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)

@@ -14,7 +14,7 @@ from llmgw.config.client import ClientConfig
 from llmgw.config.load import load_server
 from llmgw.config.tls import TlsFiles
 from llmgw.core.identity import Role
-from llmgw.daemon.main import serve
+from llmgw.daemon.serve import serve
 from llmgw.pki.authority import init, issue
 from tests.daemon.agent import Agent, agent
 

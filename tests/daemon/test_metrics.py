@@ -305,7 +305,7 @@ async def test_it_stops_in_two_seconds_with_requests_half_said(tmp_path: Path, c
 
 
 async def test_nothing_of_it_is_imported_unless_it_is_asked_for() -> None:
-    code = "import sys, llmgw.daemon.main; print([m for m in ('aiohttp', 'prometheus_client') if m in sys.modules])"
+    code = "import sys, llmgw.daemon.serve; print([m for m in ('aiohttp', 'prometheus_client') if m in sys.modules])"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
     assert said == b"[]\n"

@@ -17,7 +17,7 @@ from llmgw.config.load import load_server
 from llmgw.core.checks import Result
 from llmgw.core.identity import Role
 from llmgw.daemon import schema
-from llmgw.daemon.main import serve as run
+from llmgw.daemon.serve import serve as run
 from llmgw.pki import authority
 
 Host = Callable[..., Path]
