@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from llmgw.agent.discovery.address import address_towards
+from llmgw.agent.discovery.address import own_address
 from llmgw.agent.launch.ports import ephemeral, lease
 from llmgw.config.agent import AgentConfig
 from llmgw.core.facts import Exposure
@@ -26,10 +26,9 @@ class Leases:
             return "127.0.0.1"
         if self._config.address is not None:
             return self._config.address
-        for target in self._config.control:
-            found = await address_towards(target.host, target.port)
-            if found is not None:
-                return found
+        found = await own_address(self._config.control)
+        if found is not None:
+            return found
         raise NoAddress("this node has no route to its control plane, so no address to expose; set `address:`")
 
     @contextmanager

@@ -12,7 +12,7 @@ from enum import Enum
 
 from llmgw import __version__
 from llmgw.agent.backoff import Backoff
-from llmgw.agent.discovery.address import address_towards
+from llmgw.agent.discovery.address import own_address
 from llmgw.agent.listen import Listener
 from llmgw.agent.news import News
 from llmgw.agent.node import Node
@@ -147,7 +147,7 @@ class Link:
 
     async def _registered(self, channel: Channel, link: _Wire, address: Address) -> SessionEnd:
         seen = self._news.count
-        registration = await self._registration(address)
+        registration = await self._registration()
         await _send(link, registration)
         try:
             async with asyncio.timeout(_ANSWER_TIME):
@@ -194,7 +194,7 @@ class Link:
         except LlmgwError as error:
             _log.info("the goodbye did not arrive: %s", error)
 
-    async def _registration(self, address: Address) -> Registration:
+    async def _registration(self) -> Registration:
         own, epoch = self._own, self._node.epoch
         inventory = self._survey.inventory
         assert inventory is not None  # the first look ends before the first session begins
@@ -203,7 +203,7 @@ class Link:
             machine=own.machine,
             boot=own.boot,
             agent_version=__version__,
-            address=own.address or await address_towards(address.host, address.port) or "",
+            address=own.address or await own_address(self._control) or "",
             inventory=inventory,
             engines=self._survey.engines,
             shards=self._node.reports(),

@@ -176,7 +176,7 @@ class Registration:
     boot: str
     agent_version: str
     address: str
-    """Of the node, on the route to the control plane."""
+    """Of the node, where its engines listen when they are exposed; empty where it has no route to anywhere."""
     inventory: Inventory
     engines: Engines | None = None
     shards: tuple[ShardReport, ...] = ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from llmgw.core.hosts import is_loopback
+from llmgw.core.hosts import stays_here
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.views import ModelState, Route, RouteReplica
 
@@ -97,7 +97,7 @@ def out_of_reach(nodes: Sequence[NodeName]) -> str:
 
 def reachable(route: Route, machine: str) -> tuple[tuple[RouteReplica, ...], tuple[NodeName, ...]]:
     """Split a route: the replicas that a router on `machine` reaches, and the nodes of those it does not."""
-    near = tuple(r for r in route.replicas if (machine and r.machine == machine) or not is_loopback(r.host))
+    near = tuple(r for r in route.replicas if (machine and r.machine == machine) or not stays_here(r.host))
     far = sorted({r.node for r in route.replicas} - {r.node for r in near})
     return near, tuple(far)
 

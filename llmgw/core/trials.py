@@ -9,10 +9,12 @@ What already runs on a node stays there whatever comes out, and an unsettled con
 from dataclasses import replace
 
 from llmgw.core import reach
+from llmgw.core.brief import cut
 from llmgw.core.effects import AskAddress, AskRouters
+from llmgw.core.errors import BadName
 from llmgw.core.events import EventKind
 from llmgw.core.facts import Exposure, TryAddress
-from llmgw.core.hosts import host_port
+from llmgw.core.hosts import host_name, host_port
 from llmgw.core.inputs import AgentListens, RouterCame, RouterGone, RouterTried
 from llmgw.core.ledger import Ledger, ReachDue, ReasonsDue, RouterDue
 from llmgw.core.names import NodeName
@@ -20,9 +22,11 @@ from llmgw.core.placement import Need, refusal_of
 from llmgw.core.reach import Standing, Trial
 from llmgw.core.refusals import AddressNotTried, UnreachableAddress
 from llmgw.core.rooms import room
+from llmgw.core.state import Node
 from llmgw.core.views import Attempt, Reach
 
 _PORTS = range(1, 1 << 16)
+_LOOPBACK = ("127.0.0.1", "::1")
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------
@@ -58,6 +62,8 @@ def listens(ledger: Ledger, came: AgentListens) -> None:
     """A node said where it listens: let the routers try it.
 
     A node that has no port to listen on, or no address, has another problem than its address: its launches say so.
+    One that says it listens where no engine of its would is not tried there: routers connect to nodes, not to whatever
+    a node names.
     """
     standing, said = ledger.reach.standings.get(came.node), came.listening
     node = ledger.nodes.get(came.node)
@@ -67,6 +73,12 @@ def listens(ledger: Ledger, came: AgentListens) -> None:
     if trial is None or trial.token != said.token or trial.asked:
         return
     routers = ledger.reach.connected
+    if said.host and (elsewhere := _elsewhere(ledger, node, said.host)):
+        if ledger.is_news(node.name, "listens elsewhere"):
+            ledger.emit(EventKind.ADDRESS_UNREACHABLE, node.name, elsewhere)
+        _end(ledger, came.node, standing)
+        _ask_next(ledger)
+        return
     if said.port not in _PORTS or not said.host or not routers:
         _end(ledger, came.node, standing)
         _ask_next(ledger)
@@ -76,6 +88,25 @@ def listens(ledger: Ledger, came: AgentListens) -> None:
     _put(ledger, came.node, replace(standing, trial=trial))
     attempt = Attempt(token=trial.token, node=node.name, machine=node.machine, host=trial.host, port=trial.port)
     ledger.do(AskRouters(attempt))
+
+
+def _elsewhere(ledger: Ledger, node: Node, host: str) -> str:
+    """Why no router is sent to `host` for this node; empty when it is where the node's engines would listen."""
+    if ledger.settings.exposure is Exposure.LOOPBACK:
+        return (
+            "" if host in _LOOPBACK else f"not tried at {cut(host)}: with exposure: loopback engines are on 127.0.0.1"
+        )
+    if _same_host(host, node.address):
+        return ""
+    own = f"the node's address is {node.address}" if node.address else "the node has registered without an address"
+    return f"not tried at {cut(host)}: {own}"
+
+
+def _same_host(one: str, other: str) -> bool:
+    try:
+        return host_name(one).lower() == host_name(other).lower()
+    except BadName:
+        return False
 
 
 # --- routers ----------------------------------------------------------------------------------------------------

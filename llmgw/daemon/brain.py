@@ -46,7 +46,7 @@ from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.inbox import Inbox, Waiting
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.rows import subject
-from llmgw.daemon.store import NotStored, Unwritable
+from llmgw.daemon.store import NotStored
 from llmgw.daemon.watch import Hub
 
 log = logging.getLogger(__name__)
@@ -243,9 +243,11 @@ class Brain:
         while self._unsaved:
             try:
                 await self._store.save(list(self._unsaved.values()))
-            except Unwritable as error:
+            except NotStored as error:
+                if error.unwritable is None:
+                    raise
                 log.exception("a fault of ours: this is left out")
-                del self._unsaved[subject(error.effect)]
+                del self._unsaved[subject(error.unwritable)]
             else:
                 return
 

@@ -10,8 +10,9 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
-from llmgw.core.errors import BadMessage
-from llmgw.core.facts import Registration
+from llmgw.core.errors import BadMessage, BadName
+from llmgw.core.facts import Registration, ShardReport
+from llmgw.core.hosts import host_name
 from llmgw.daemon.spans import Span, spans
 
 LONGEST_WORDS = 4_096
@@ -26,6 +27,8 @@ MOST_LINES = 40
 MOST_TEXT = 512 * 1024
 """Characters of all texts of a message, after cutting."""
 
+_RULE = "must be a DNS name without wildcard, or an IP address"
+
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 """Wider than systemd's: it is only compared, and kept."""
 
@@ -37,13 +40,24 @@ def is_machine(text: str) -> bool:
     return _MACHINE.match(text) is not None
 
 
+def _is_host(text: str) -> bool:
+    """Whether routers can be sent there; a node that has no route to anywhere has no address, either."""
+    try:
+        return not text or bool(host_name(text))
+    except BadName:
+        return False
+
+
 def bounded(said: T) -> T:
     """Return `said`, a message of an agent, with all texts cut; raises BadMessage when it is still too long.
 
-    So does a number outside its span, and a machine-id that is none: both go into the store, which must be readable.
+    So does a number outside its span, a machine-id that is none (both go into the store, which must be readable) and
+    an address that nobody can be sent to.
     """
     if isinstance(said, Registration) and not is_machine(said.machine):
         raise BadMessage("Registration", "machine", "must be letters and digits, at most 128")
+    if isinstance(said, Registration) and not _is_host(said.address):
+        raise BadMessage("Registration", "address", _RULE)
     return _Bounds(type(said).__name__).record(said)
 
 
@@ -55,6 +69,8 @@ class _Bounds:
 
     def record(self, value: T) -> T:
         changes: dict[str, object] = {}
+        if isinstance(value, ShardReport) and not _is_host(value.host):
+            raise BadMessage(self._message, "host", _RULE)
         kind: type = type(value)
         numbers = spans(kind)
         for field in fields(value):  # type: ignore[arg-type] # every message is a dataclass

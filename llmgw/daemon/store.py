@@ -47,18 +47,12 @@ class NotStored(ClusterCannot):
 
     code = "not_stored"
 
-    def __init__(self, text: str, *, lasting: bool = False) -> None:
+    def __init__(self, text: str, *, lasting: bool = False, unwritable: Persist | None = None) -> None:
         super().__init__(text)
         self.lasting = lasting
         """The disk failed, and what it holds is not known: nothing is written again before a restart."""
-
-
-class Unwritable(NotStored):
-    """No row can hold one of the values; everything else can be stored."""
-
-    def __init__(self, effect: Persist, why: str) -> None:
-        super().__init__(f"{type(effect).__name__} cannot be stored: {why}; nothing was changed")
-        self.effect = effect
+        self.unwritable = unwritable
+        """The one of the effects that is in the way: no row can hold it, and all others can be stored."""
 
 
 class Store:
@@ -131,7 +125,7 @@ class Store:
         """Store all `effects` in one transaction, or none of them and raise NotStored.
 
         After a failure that is not lack of room every later call raises too: what a disk does that failed to sync
-        is not known, and trying again would only look like success. Unwritable names the one effect that is in the way.
+        is not known, and trying again would only look like success. Not so when one effect is in the way.
         """
         if self._broken is not None:
             raise self._broken
@@ -149,10 +143,10 @@ class Store:
         try:
             await connection.execute(rows.statement(effect))
         except (OverflowError, UnicodeError) as error:  # of the driver: SQLite has not seen the row
-            raise Unwritable(effect, str(error)) from None
+            raise _unwritable(effect, error) from None
         except DBAPIError as error:
             if _code(error) in _ROWS_OWN:
-                raise Unwritable(effect, str(error.orig)) from None
+                raise _unwritable(effect, error.orig) from None
             raise
 
     @asynccontextmanager
@@ -245,6 +239,10 @@ class Store:
         fact = f"{self.path} cannot be written: {error.orig}; it takes nothing more until a restart on a sound disk"
         self._broken = NotStored(fact, lasting=True)
         return self._broken
+
+
+def _unwritable(effect: Persist, why: object) -> NotStored:
+    return NotStored(f"{type(effect).__name__} cannot be stored: {why}; nothing was changed", unwritable=effect)
 
 
 def _raw(table: Table) -> Select[*tuple[Any, ...]]:

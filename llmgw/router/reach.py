@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from llmgw.core.errors import BadName, LlmgwError, Rejected
-from llmgw.core.hosts import host_name, is_loopback
+from llmgw.core.hosts import host_name, stays_here
 from llmgw.core.views import Attempt, Noted, Tried
 from llmgw.host.reason import reason
 
@@ -121,7 +121,7 @@ class Reaching:
 
 async def reach(attempt: Attempt, machine: str) -> str:
     """Why a router on `machine` does not reach the node's listener, in one line; empty when it does."""
-    if is_loopback(attempt.host) and not (machine and attempt.machine == machine):
+    if stays_here(attempt.host) and not (machine and attempt.machine == machine):
         return ELSEWHERE
     try:
         host_name(attempt.host)

@@ -192,7 +192,7 @@ async def test_without_a_route_there_is_no_address(ports: Ports, monkeypatch: py
     async def nowhere(host: str, port: int) -> None:
         return None
 
-    monkeypatch.setattr("llmgw.agent.leases.address_towards", nowhere)
+    monkeypatch.setattr("llmgw.agent.discovery.address.address_towards", nowhere)
     async with running(ports) as rig:
         answer = await rig.ask(exposure=Exposure.DIRECT)
         assert (answer.host, answer.port) == ("", None)

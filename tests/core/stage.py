@@ -76,6 +76,7 @@ class Agent:
     desired: Desired | None = None
     shards: dict[ShardId, ShardReport] = field(default_factory=dict)
     cluster: str = ""
+    address: str = "10.0.0.1"
     behind: float = 0.0
     """Seconds that its clock is behind."""
 
@@ -85,7 +86,7 @@ class Agent:
             machine=self.machine or f"machine-of-{self.name}",
             boot="boot",
             agent_version="0.1.0",
-            address="10.0.0.1",
+            address=self.address,
             inventory=self.inventory,
             engines=self.engines,
             shards=tuple(self.shards.values()),

@@ -60,7 +60,8 @@ class Trials(Stage):
         if effect.node in self.deaf or agent.session is None:
             return
         port = 21000 + len(self.asked) % 1000
-        said = self.listening.get(effect.node, Listening(token="", host="10.0.0.1", port=port))
+        host = "127.0.0.1" if effect.question.exposure is Exposure.LOOPBACK else agent.address
+        said = self.listening.get(effect.node, Listening(token="", host=host, port=port))
         said = replace(said, token=effect.question.token)
         self.apply(AgentListens(session=agent.session, node=effect.node, listening=said))
 
@@ -111,7 +112,7 @@ def test_a_node_that_a_router_reaches_takes_replicas() -> None:
     stage.come("r1")
     assert stage.refusal() is None
     (said,) = stage.node("node01").reach
-    assert (said.router, said.host, said.error, said.at) == ("r1", "10.0.0.1", "", stage.now)
+    assert (said.router, said.host, said.error, said.at) == ("r1", "127.0.0.1", "", stage.now)
     assert stage.node("node01").warnings == ()
     assert EventKind.ADDRESS_REACHED not in stage.kinds(), "it was never out of reach"
 
@@ -121,10 +122,10 @@ def test_a_node_that_no_router_reaches_is_refused_with_router_address_port_and_e
     stage.come("r1")
     (said,) = stage.node("node01").reach
     assert stage.unreached() == UnreachableAddress(
-        node=NodeName("node01"), router="r1", address="10.0.0.1", port=said.port, error=REFUSED
+        node=NodeName("node01"), router="r1", address="127.0.0.1", port=said.port, error=REFUSED
     )
     event = stage.last(EventKind.ADDRESS_UNREACHABLE)
-    assert (event.subject, event.text) == ("node01", f"router r1 does not reach 10.0.0.1:{said.port}: {REFUSED}")
+    assert (event.subject, event.text) == ("node01", f"router r1 does not reach 127.0.0.1:{said.port}: {REFUSED}")
 
 
 def test_nothing_is_placed_on_it_until_it_is_reached_and_the_event_of_that_is_the_cause() -> None:
@@ -155,7 +156,7 @@ def test_of_several_routers_one_that_reaches_it_is_enough_and_the_others_are_a_w
     stage.come("r1", "r2")
     assert stage.refusal() is None
     (port,) = {one.port for one in stage.node("node01").reach}
-    warning = RouterCannotReach(router="r1", address="10.0.0.1", port=port, error=REFUSED)
+    warning = RouterCannotReach(router="r1", address="127.0.0.1", port=port, error=REFUSED)
     assert stage.node("node01").warnings == (warning,)
     assert [one.router for one in stage.node("node01").reach] == ["r1", "r2"]
 
@@ -238,19 +239,84 @@ def test_an_agent_that_does_not_answer_is_let_through_and_asked_again() -> None:
 @pytest.mark.parametrize("port", [None, 0, 1 << 16, 4_000_000_000])
 def test_a_node_that_has_no_port_to_listen_on_is_not_called_unreachable(port: int | None) -> None:
     stage = one_node()
-    stage.listening["node01"] = Listening(token="", host="10.0.0.1", port=port, problem="no port is free")
+    stage.listening["node01"] = Listening(token="", host="127.0.0.1", port=port, problem="no port is free")
     stage.come("r1")
     assert (stage.attempts, stage.refusal()) == ([], None)
 
 
 def test_a_node_whose_address_is_not_its_own_is_tried_there_and_both_have_their_say() -> None:
-    stage = one_node(words={"r1": "no answer within 3 s"})
+    stage = Trials(model(replicas=0), words={"r1": "no answer within 3 s"}, settings=DIRECT)
     words = "nothing can listen on 192.0.2.1: cannot assign requested address"
     stage.listening["node01"] = Listening(token="", host="192.0.2.1", port=21000, problem=words)
+    stage.join(Agent("node01", address="192.0.2.1"))
     stage.come("r1")
     refusal = stage.unreached()
     assert (refusal.address, refusal.port) == ("192.0.2.1", 21000)
     assert refusal.error == f"no answer within 3 s; the node's own words: {words}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "host"),
+    [
+        (SETTINGS, "0.0.0.0"),
+        (SETTINGS, "::"),
+        (SETTINGS, "::ffff:127.0.0.1"),
+        (SETTINGS, "127.0.0.2"),
+        (SETTINGS, "localhost"),
+        (SETTINGS, "10.0.0.1"),
+        (SETTINGS, "intranet.example"),
+        (DIRECT, "127.0.0.1"),
+        (DIRECT, "10.0.0.2"),
+        (DIRECT, "::ffff:10.0.0.1"),
+        (DIRECT, "intranet.example"),
+        (DIRECT, "x" * 4096),
+        (DIRECT, "10.0.0.1\n"),
+    ],
+)
+def test_routers_are_sent_to_a_node_and_not_to_whatever_it_names(settings: Settings, host: str) -> None:
+    """Else whoever has a node's key could look from each router's machine which ports are open where."""
+    stage = one_node(settings=settings)
+    stage.listening["node01"] = Listening(token="", host=host, port=22)
+    stage.come("r1")
+    assert (stage.attempts, stage.refusal(), stage.node("node01").reach) == ([], None, ())
+    event = stage.last(EventKind.ADDRESS_UNREACHABLE)
+    assert event.subject == "node01"
+    assert event.text.startswith("not tried at ")
+    assert len(event.text) < 300
+    stage.later(300)
+    assert stage.attempts == []
+    assert len(stage.asked) >= 4, "it is asked again each minute"
+    assert stage.kinds().count(EventKind.ADDRESS_UNREACHABLE) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "address", "host"),
+    [
+        (SETTINGS, "10.0.0.1", "127.0.0.1"),
+        (SETTINGS, "", "::1"),
+        (DIRECT, "10.0.0.1", "10.0.0.1"),
+        (DIRECT, "2001:db8::1", "2001:DB8:0::1"),
+        (DIRECT, "fe80::1%eth0", "fe80::1%eth0"),
+        (DIRECT, "Node01.example", "node01.example"),
+    ],
+)
+def test_a_node_is_tried_where_its_engines_would_listen(settings: Settings, address: str, host: str) -> None:
+    stage = Trials(model(replicas=0), settings=settings)
+    stage.listening["node01"] = Listening(token="", host=host, port=21000)
+    stage.join(Agent("node01", address=address))
+    stage.come("r1")
+    assert [one.attempt.host for one in stage.attempts] == [host]
+
+
+def test_a_node_that_registered_without_an_address_has_none_to_be_tried_at() -> None:
+    stage = Trials(model(replicas=0), settings=DIRECT)
+    stage.listening["node01"] = Listening(token="", host="10.0.0.7", port=21000)
+    stage.join(Agent("node01", address=""))
+    stage.come("r1")
+    assert stage.attempts == []
+    assert stage.last(EventKind.ADDRESS_UNREACHABLE).text == (
+        "not tried at 10.0.0.7: the node has registered without an address"
+    )
 
 
 def test_answers_that_nobody_waits_for_change_nothing() -> None:
@@ -342,7 +408,7 @@ def test_another_address_is_tried_afresh() -> None:
     assert stage.node("node01").reach == ()
     stage.says("r1", stage.attempts[-1].attempt.token)
     assert stage.refusal() is None
-    assert stage.last(EventKind.ADDRESS_REACHED).text.startswith("router r1 reaches 10.0.0.1:")
+    assert stage.last(EventKind.ADDRESS_REACHED).text.startswith("router r1 reaches 127.0.0.1:")
 
 
 def test_a_node_that_goes_while_it_is_tried_is_not_judged() -> None:

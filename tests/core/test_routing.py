@@ -119,6 +119,13 @@ def test_engines_on_an_address_and_those_of_this_machine_are_within_reach():
     assert reachable(_route(*replicas), "here") == (replicas[:2], ("node03",))
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "::ffff:127.0.0.1"])
+def test_an_address_that_leads_back_to_the_router_is_no_way_to_another_machine(host):
+    replica = _replica(1, host, "there")
+    assert reachable(_route(replica), "here") == ((), ("node01",))
+    assert reachable(_route(replica), "there") == ((replica,), ())
+
+
 def test_a_router_that_does_not_know_its_machine_reaches_no_loopback_engine():
     assert reachable(_route(_replica(1, machine="")), "") == ((), ("node01",))
 

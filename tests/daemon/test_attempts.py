@@ -51,12 +51,12 @@ async def soon(attempts: AsyncGenerator[Attempt, None]) -> Attempt:
 
 
 async def test_a_node_that_the_router_does_not_reach_is_refused_and_one_that_it_does_again_is_not(start: Start) -> None:
-    async with start() as control, control.client() as client, control.client("router") as router:
+    async with start(exposure="direct") as control, control.client() as client, control.client("router") as router:
         async with aclosing(router.watch_attempts()) as attempts, control.agent("node01") as agent:
             asked = asyncio.ensure_future(soon(attempts))
             await agent.register(address="10.9.9.9")
             question = await agent.hear_after_others(TryAddress)
-            assert (question.exposure, question.seconds) == (Exposure.LOOPBACK, 15.0)
+            assert (question.exposure, question.seconds) == (Exposure.DIRECT, 15.0)
             await agent.say(Listening(token=question.token, host="10.9.9.9", port=21007))
             one = await asked
             assert (one.token, one.node, one.host, one.port) == (question.token, "node01", "10.9.9.9", 21007)

@@ -19,7 +19,7 @@ from llmgw.core.names import NodeName
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB
 from llmgw.core.views import ModelView, Noun, Page, Routes
-from llmgw.daemon.store import NotStored, Unwritable
+from llmgw.daemon.store import NotStored
 from llmgw.wire.convert import decode, from_wire
 from llmgw.wire.operator import v1
 from tests.core.stage import model
@@ -393,7 +393,7 @@ async def test_a_row_that_no_store_can_hold_is_left_out_and_all_others_are_store
 
         async def refusing(effects: Sequence[Persist]) -> None:
             if bad := [effect for effect in effects if isinstance(effect, SaveNode) and effect.node == "node01"]:
-                raise Unwritable(bad[0], "Python int too large to convert to SQLite INTEGER")
+                raise NotStored("SaveNode cannot be stored: Python int too large", unwritable=bad[0])
             await save(effects)
 
         world.store.save = refusing  # type: ignore[method-assign]

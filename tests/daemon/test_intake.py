@@ -94,3 +94,19 @@ def test_each_of_several_numbers_counts() -> None:
     usage = Usage(memory_available=GIB, gpu_used=(GIB, Bytes(1 << 62)))
     with pytest.raises(BadMessage, match="gpu_used must be from 0"):
         bounded(Heartbeat(at=1.0, usage=usage))
+
+
+@pytest.mark.parametrize("address", ["*", "a b", "127.1", "0x7f000001", "\x1b[2J", "a" * 254, "10.0.0.1:22", "::1%a b"])
+def test_an_address_that_is_no_hosts_is_refused(address: str) -> None:
+    """Of a node, and of a shard on it: routers would be sent there."""
+    with pytest.raises(BadMessage, match="address must be a DNS name without wildcard, or an IP address"):
+        bounded(registration("node01", address=address))
+    shard = ShardReport(shard=ShardId("gemma/0.0"), state=ShardState.READY, since=1.0, host=address, port=22)
+    with pytest.raises(BadMessage, match="host must be a DNS name without wildcard, or an IP address"):
+        bounded(Report(shards=(shard,)))
+
+
+@pytest.mark.parametrize("address", ["", "10.0.0.1", "2001:db8::1", "fe80::1%eth0", "node01.example"])
+def test_a_node_has_an_address_or_none(address: str) -> None:
+    message = registration("node01", address=address)
+    assert bounded(message) is message

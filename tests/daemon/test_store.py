@@ -28,7 +28,7 @@ from llmgw.core.names import ModelName, NodeName, ReplicaId
 from llmgw.core.units import MIB, Bytes
 from llmgw.daemon import schema
 from llmgw.daemon import store as store_module
-from llmgw.daemon.store import NotStored, Store, Unwritable
+from llmgw.daemon.store import NotStored, Store
 
 PROFILE = Profile(engine="llama.cpp", weights="/w/gemma.gguf", memory=Bytes(600 * MIB), arguments=("-fa", "on"))
 ASSIGNMENT = Assignment(
@@ -117,9 +117,9 @@ async def test_a_value_that_no_row_can_hold_is_named_and_the_store_goes_on(
     tmp_path: Path, effect: SaveNode | SaveOrdinal
 ) -> None:
     store = await open_store(tmp_path)
-    with pytest.raises(Unwritable, match=r"cannot be stored: .*; nothing was changed") as caught:
+    with pytest.raises(NotStored, match=r"cannot be stored: .*; nothing was changed") as caught:
         await store.save([SaveOverlay(SCALED), effect])
-    assert caught.value.effect is effect
+    assert caught.value.unwritable is effect
     assert not caught.value.lasting
     assert (await store.load()).overlays == ()
     await store.save([SaveOverlay(SCALED)])

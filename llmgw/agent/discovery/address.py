@@ -2,6 +2,17 @@
 
 import asyncio
 import socket
+from collections.abc import Iterable
+
+from llmgw.config.address import Address
+
+
+async def own_address(control: Iterable[Address]) -> str | None:
+    """The node's address on the route to the first of the control plane's addresses that there is a route to."""
+    for target in control:
+        if (found := await address_towards(target.host, target.port)) is not None:
+            return found
+    return None
 
 
 async def address_towards(host: str, port: int) -> str | None:
