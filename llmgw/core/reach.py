@@ -42,10 +42,14 @@ class Trial:
 
     token: str
     ends: float
-    asked: frozenset[str] = frozenset()
-    """The routers that try; none while the node has not said where it listens."""
-    heard: frozenset[str] = frozenset()
+    asked: frozenset[int] = frozenset()
+    """The routers that try, by session; none while the node has not said where it listens."""
+    routers: frozenset[str] = frozenset()
+    """Their names."""
+    heard: frozenset[int] = frozenset()
     """Those of them that have answered."""
+    reached: frozenset[str] = frozenset()
+    """The names under which one of them reached it."""
     host: str = ""
     port: int = 0
     problem: str = ""
@@ -89,7 +93,7 @@ class Reachability:
     """All nodes' standings, and the routers that try."""
 
     routers: dict[int, str] = field(default_factory=dict)
-    """Those that are connected, by session."""
+    """Those that are connected, by session: a certificate that was copied makes two of one name."""
     left: set[str] = field(default_factory=set)
     """Those that went a short while ago: what they said still counts, a restart must change no verdict."""
     standings: dict[NodeName, Standing] = field(default_factory=dict)

@@ -72,7 +72,7 @@ def listens(ledger: Ledger, came: AgentListens) -> None:
     trial = standing.trial
     if trial is None or trial.token != said.token or trial.asked:
         return
-    routers = ledger.reach.connected
+    routers = ledger.reach.routers
     if said.host and (elsewhere := _elsewhere(ledger, node, said.host)):
         if ledger.is_news(node.name, "listens elsewhere"):
             ledger.emit(EventKind.ADDRESS_UNREACHABLE, node.name, elsewhere)
@@ -84,7 +84,8 @@ def listens(ledger: Ledger, came: AgentListens) -> None:
         _ask_next(ledger)
         return
     assert said.port is not None  # it is in the range
-    trial = replace(trial, asked=routers, host=said.host, port=said.port, problem=said.problem)
+    trial = replace(trial, asked=frozenset(routers), routers=frozenset(routers.values()))
+    trial = replace(trial, host=said.host, port=said.port, problem=said.problem)
     _put(ledger, came.node, replace(standing, trial=trial))
     attempt = Attempt(token=trial.token, node=node.name, machine=node.machine, host=trial.host, port=trial.port)
     ledger.do(AskRouters(attempt))
@@ -131,15 +132,16 @@ def router_gone(ledger: Ledger, left: RouterGone) -> None:
     """A router's stream ended: nobody waits for its answers, and what it said counts for a while."""
     state = ledger.reach
     router = state.routers.pop(left.session, None)
-    if router is None or router in state.connected:
+    if router is None:
         return
-    state.left.add(router)
-    ledger.deadlines.set(RouterDue(router), ledger.now + ledger.settings.lost_after)
+    if router not in state.connected:
+        state.left.add(router)
+        ledger.deadlines.set(RouterDue(router), ledger.now + ledger.settings.lost_after)
     for name in list(state.trials.values()):
         standing = state.standings[name]
         assert standing.trial is not None  # it is among the trials
-        fewer = replace(standing, trial=replace(standing.trial, asked=standing.trial.asked - {router}))
-        _put_or_end(ledger, name, fewer, over=standing.trial.asked == {router})
+        fewer = replace(standing, trial=replace(standing.trial, asked=standing.trial.asked - {left.session}))
+        _put_or_end(ledger, name, fewer, over=standing.trial.asked == {left.session})
     if not state.routers:
         _let_all_through(ledger)
     _ask_next(ledger)
@@ -156,26 +158,35 @@ def forget(ledger: Ledger, router: str) -> None:
 
 
 def tried(ledger: Ledger, came: RouterTried) -> None:
-    """A router answered; an answer to an older question is no news."""
+    """A router answered; an answer to an older question is no news.
+
+    Where several answer under one name, one that reaches the node stands for them: it is one more way to reach it, and
+    of those the fastest is mostly the one that fails.
+    """
     name = ledger.reach.trials.get(came.tried.token)
     if name is None:
         return
     standing = ledger.reach.standings[name]
     trial = standing.trial
     assert trial is not None  # it is among the trials
-    if came.router not in trial.asked:
+    router = ledger.reach.routers.get(came.session)
+    if router is None or came.session not in trial.asked - trial.heard:
         return
+    twice = any(ledger.reach.routers.get(one) == router for one in trial.heard)
+    trial = replace(trial, heard=trial.heard | {came.session})
     error = came.tried.error
     if error and trial.problem:
         error = f"{error}; the node's own words: {trial.problem}"
-    result = Reach(router=came.router, host=trial.host, port=trial.port, error=error, at=ledger.now)
-    standing = replace(
-        standing,
-        results=reach.with_result(standing.results, result),
-        trial=replace(trial, heard=trial.heard | {came.router}),
-    )
-    _put_or_end(ledger, name, standing, over=False)
+    if not error or router not in trial.reached:
+        result = Reach(router=router, host=trial.host, port=trial.port, error=error, at=ledger.now)
+        standing = replace(standing, results=reach.with_result(standing.results, result))
+    if not error:
+        trial = replace(trial, reached=trial.reached | {router})
+    _put_or_end(ledger, name, replace(standing, trial=trial), over=False)
     _ask_next(ledger)
+    if twice and ledger.is_news(router, "twice"):  # after what follows from the answer: this is the cause of nothing
+        text = f"two routers use the certificate of router {router}; issue one for each (was its key copied?)"
+        ledger.emit(EventKind.ROUTER_TWICE, router, text)
 
 
 # --- time -------------------------------------------------------------------------------------------------------
@@ -232,7 +243,7 @@ def _end(ledger: Ledger, name: NodeName, standing: Standing) -> None:
     del state.trials[trial.token]
     loopback = ledger.settings.exposure is Exposure.LOOPBACK
     standing = replace(standing, trial=None, again=ledger.now + reach.pause(standing, loopback=loopback))
-    if trial.host and not state.connected <= trial.asked:
+    if trial.host and not state.connected <= trial.routers:
         _want(ledger, name, replace(standing, again=None))
     else:
         _put(ledger, name, standing)
