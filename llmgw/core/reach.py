@@ -6,10 +6,10 @@ One router that reaches a node is enough to place there: which replica a request
 choice. `trials.py` asks and hears.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from llmgw.core.names import NodeName
+from llmgw.core.names import ModelName, NodeName
 from llmgw.core.refusals import AddressNotTried, UnreachableAddress, Unreached
 from llmgw.core.views import Reach
 from llmgw.core.warnings import RouterCannotReach
@@ -79,6 +79,8 @@ class Standing:
     refusal: Unreached | None = None
     event: int = 0
     """The event of its coming: what is placed there once it was tried is placed because of that."""
+    because: Mapping[ModelName, int] = field(default_factory=dict)
+    """By model the event that made the node qualify for it, where that came after."""
     told: bool = False
     """That nobody reaches it was an event, and nothing better was since."""
 

@@ -17,7 +17,7 @@ from llmgw.core.facts import Exposure, TryAddress
 from llmgw.core.hosts import host_name, host_port
 from llmgw.core.inputs import AgentListens, RouterCame, RouterGone, RouterTried
 from llmgw.core.ledger import Ledger, ReachDue, ReasonsDue, RouterDue
-from llmgw.core.names import NodeName
+from llmgw.core.names import ModelName, NodeName
 from llmgw.core.placement import Need, refusal_of
 from llmgw.core.reach import Standing, Trial
 from llmgw.core.refusals import AddressNotTried, UnreachableAddress
@@ -45,7 +45,19 @@ def registered(ledger: Ledger, name: NodeName, session: int) -> None:
         same = (before.machine, before.address) == (node.machine, node.address)
         fresh = replace(fresh, told=before.told, results=before.results if same else (), refusal=before.refusal)
     _want(ledger, name, fresh)
+    described(ledger, name, session)
     _ask_next(ledger)
+
+
+def described(ledger: Ledger, name: NodeName, session: int) -> None:
+    """A node said anew what it is: what that made of it is why it gets what it gets once it was tried."""
+    standing = ledger.reach.standings.get(name)
+    if standing is None or standing.session != session or not isinstance(standing.refusal, AddressNotTried):
+        return
+    news = {model: seq for model, seq in ledger.turn.because.items() if model in ledger.models}
+    if news:
+        because = {**standing.because, **{ModelName(model): seq for model, seq in news.items()}}
+        ledger.reach.standings[name] = replace(standing, because=because)
 
 
 def gone(ledger: Ledger, name: NodeName, session: int) -> None:
@@ -294,8 +306,9 @@ def _reconsider(ledger: Ledger, name: NodeName, standing: Standing) -> None:
         need = Need(model=model, profile=ledger.models[model].profile)
         if refusal_of(need, room(ledger, node, model), ledger.now) is None:
             ledger.turn.models.add(model)
-            if standing.event and not ledger.turn.first_event:
-                ledger.turn.because.setdefault(model, standing.event)
+            cause = standing.because.get(model, standing.event)
+            if cause and not ledger.turn.first_event:
+                ledger.turn.because.setdefault(model, cause)
     if ledger.refusals and not state.stale:
         state.stale = True
         ledger.deadlines.set(ReasonsDue(), ledger.now + reach.REASONS)

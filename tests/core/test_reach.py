@@ -16,7 +16,7 @@ from llmgw.core.settings import Settings
 from llmgw.core.units import GIB
 from llmgw.core.views import Noun, Reach, Tried
 from llmgw.core.warnings import RouterCannotReach
-from tests.core.stage import SETTINGS, Agent, Stage, model, three_nodes
+from tests.core.stage import SETTINGS, Agent, Stage, inventory, model, three_nodes
 
 REFUSED = "connection refused"
 DIRECT = replace(SETTINGS, exposure=Exposure.DIRECT)
@@ -202,10 +202,35 @@ def test_a_node_is_held_back_until_a_router_has_tried_but_not_for_long() -> None
     assert stage.replicas() == {}
     stage.later(2)
     assert stage.replicas() == {"gemma/0": "node01"}, "a router that hangs does not hold the fleet"
-    joined = stage.last(EventKind.NODE_JOINED)
-    assert stage.last(EventKind.REPLICA_PLACED).cause == joined.seq
+    qualifies = stage.last(EventKind.NODE_QUALIFIES)
+    assert stage.last(EventKind.REPLICA_PLACED).cause == qualifies.seq
     stage.later(200)
     assert stage.refusal() is None, "nor again with each trial"
+
+
+@pytest.mark.parametrize("way", ["reached", "let through"])
+def test_what_is_placed_once_a_node_was_tried_is_placed_because_it_qualifies(way: str) -> None:
+    stage = Trials(model(replicas=1), words={"r1": None})
+    stage.later(SETTINGS.settle)
+    stage.come("r1")
+    stage.join(Agent("node01"))
+    if way == "reached":
+        stage.says("r1", stage.attempts[-1].attempt.token)
+    stage.later(HOLD)
+    placed = stage.last(EventKind.REPLICA_PLACED)
+    assert stage.causes(placed) == [EventKind.REPLICA_PLACED, EventKind.NODE_QUALIFIES, EventKind.NODE_JOINED]
+
+
+def test_what_a_node_became_while_it_was_tried_is_the_cause_of_what_it_gets() -> None:
+    stage = Trials(model(replicas=1, memory=10 * GIB), words={"r1": None})
+    stage.later(SETTINGS.settle)
+    stage.come("r1")
+    stage.join(Agent("node01"))
+    stage.report(stage.agents["node01"], inventory=inventory(16 * GIB))
+    assert stage.replicas() == {}
+    stage.says("r1", stage.attempts[-1].attempt.token)
+    placed = stage.last(EventKind.REPLICA_PLACED)
+    assert stage.causes(placed) == [EventKind.REPLICA_PLACED, EventKind.NODE_QUALIFIES, EventKind.NODE_CHANGED]
 
 
 def test_that_a_node_is_being_tried_is_no_event() -> None:
