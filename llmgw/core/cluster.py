@@ -197,6 +197,7 @@ class Cluster:
                 sessions.beat(self._ledger, happened)
             case AgentReported():
                 sessions.reported(self._ledger, happened)
+                trials.described(self._ledger, happened.node, happened.session)
             case AgentGone():
                 sessions.gone(self._ledger, happened)
                 trials.gone(self._ledger, happened.node, happened.session)

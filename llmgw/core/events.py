@@ -40,6 +40,7 @@ class EventKind(Enum):
     GPU_GONE = "gpu_gone"
     ADDRESS_UNREACHABLE = "address_unreachable"
     ADDRESS_REACHED = "address_reached"
+    ROUTER_TWICE = "router_twice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,9 +84,9 @@ class RouterGone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterTried:
-    """A router said whether it reaches a node."""
+    """A router said whether it reaches a node, on this session."""
 
-    router: str
+    session: int
     tried: Tried
 
 

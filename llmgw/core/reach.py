@@ -6,10 +6,10 @@ One router that reaches a node is enough to place there: which replica a request
 choice. `trials.py` asks and hears.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from llmgw.core.names import NodeName
+from llmgw.core.names import ModelName, NodeName
 from llmgw.core.refusals import AddressNotTried, UnreachableAddress, Unreached
 from llmgw.core.views import Reach
 from llmgw.core.warnings import RouterCannotReach
@@ -42,10 +42,14 @@ class Trial:
 
     token: str
     ends: float
-    asked: frozenset[str] = frozenset()
-    """The routers that try; none while the node has not said where it listens."""
-    heard: frozenset[str] = frozenset()
+    asked: frozenset[int] = frozenset()
+    """The routers that try, by session; none while the node has not said where it listens."""
+    routers: frozenset[str] = frozenset()
+    """Their names."""
+    heard: frozenset[int] = frozenset()
     """Those of them that have answered."""
+    reached: frozenset[str] = frozenset()
+    """The names under which one of them reached it."""
     host: str = ""
     port: int = 0
     problem: str = ""
@@ -75,6 +79,8 @@ class Standing:
     refusal: Unreached | None = None
     event: int = 0
     """The event of its coming: what is placed there once it was tried is placed because of that."""
+    because: Mapping[ModelName, int] = field(default_factory=dict)
+    """By model the event that made the node qualify for it, where that came after."""
     told: bool = False
     """That nobody reaches it was an event, and nothing better was since."""
 
@@ -89,7 +95,7 @@ class Reachability:
     """All nodes' standings, and the routers that try."""
 
     routers: dict[int, str] = field(default_factory=dict)
-    """Those that are connected, by session."""
+    """Those that are connected, by session: a certificate that was copied makes two of one name."""
     left: set[str] = field(default_factory=set)
     """Those that went a short while ago: what they said still counts, a restart must change no verdict."""
     standings: dict[NodeName, Standing] = field(default_factory=dict)

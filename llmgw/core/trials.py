@@ -17,7 +17,7 @@ from llmgw.core.facts import Exposure, TryAddress
 from llmgw.core.hosts import host_name, host_port
 from llmgw.core.inputs import AgentListens, RouterCame, RouterGone, RouterTried
 from llmgw.core.ledger import Ledger, ReachDue, ReasonsDue, RouterDue
-from llmgw.core.names import NodeName
+from llmgw.core.names import ModelName, NodeName
 from llmgw.core.placement import Need, refusal_of
 from llmgw.core.reach import Standing, Trial
 from llmgw.core.refusals import AddressNotTried, UnreachableAddress
@@ -45,7 +45,19 @@ def registered(ledger: Ledger, name: NodeName, session: int) -> None:
         same = (before.machine, before.address) == (node.machine, node.address)
         fresh = replace(fresh, told=before.told, results=before.results if same else (), refusal=before.refusal)
     _want(ledger, name, fresh)
+    described(ledger, name, session)
     _ask_next(ledger)
+
+
+def described(ledger: Ledger, name: NodeName, session: int) -> None:
+    """A node said anew what it is: what that made of it is why it gets what it gets once it was tried."""
+    standing = ledger.reach.standings.get(name)
+    if standing is None or standing.session != session or not isinstance(standing.refusal, AddressNotTried):
+        return
+    news = {model: seq for model, seq in ledger.turn.because.items() if model in ledger.models}
+    if news:
+        because = {**standing.because, **{ModelName(model): seq for model, seq in news.items()}}
+        ledger.reach.standings[name] = replace(standing, because=because)
 
 
 def gone(ledger: Ledger, name: NodeName, session: int) -> None:
@@ -72,7 +84,7 @@ def listens(ledger: Ledger, came: AgentListens) -> None:
     trial = standing.trial
     if trial is None or trial.token != said.token or trial.asked:
         return
-    routers = ledger.reach.connected
+    routers = ledger.reach.routers
     if said.host and (elsewhere := _elsewhere(ledger, node, said.host)):
         if ledger.is_news(node.name, "listens elsewhere"):
             ledger.emit(EventKind.ADDRESS_UNREACHABLE, node.name, elsewhere)
@@ -84,7 +96,8 @@ def listens(ledger: Ledger, came: AgentListens) -> None:
         _ask_next(ledger)
         return
     assert said.port is not None  # it is in the range
-    trial = replace(trial, asked=routers, host=said.host, port=said.port, problem=said.problem)
+    trial = replace(trial, asked=frozenset(routers), routers=frozenset(routers.values()))
+    trial = replace(trial, host=said.host, port=said.port, problem=said.problem)
     _put(ledger, came.node, replace(standing, trial=trial))
     attempt = Attempt(token=trial.token, node=node.name, machine=node.machine, host=trial.host, port=trial.port)
     ledger.do(AskRouters(attempt))
@@ -131,15 +144,16 @@ def router_gone(ledger: Ledger, left: RouterGone) -> None:
     """A router's stream ended: nobody waits for its answers, and what it said counts for a while."""
     state = ledger.reach
     router = state.routers.pop(left.session, None)
-    if router is None or router in state.connected:
+    if router is None:
         return
-    state.left.add(router)
-    ledger.deadlines.set(RouterDue(router), ledger.now + ledger.settings.lost_after)
+    if router not in state.connected:
+        state.left.add(router)
+        ledger.deadlines.set(RouterDue(router), ledger.now + ledger.settings.lost_after)
     for name in list(state.trials.values()):
         standing = state.standings[name]
         assert standing.trial is not None  # it is among the trials
-        fewer = replace(standing, trial=replace(standing.trial, asked=standing.trial.asked - {router}))
-        _put_or_end(ledger, name, fewer, over=standing.trial.asked == {router})
+        fewer = replace(standing, trial=replace(standing.trial, asked=standing.trial.asked - {left.session}))
+        _put_or_end(ledger, name, fewer, over=standing.trial.asked == {left.session})
     if not state.routers:
         _let_all_through(ledger)
     _ask_next(ledger)
@@ -156,26 +170,35 @@ def forget(ledger: Ledger, router: str) -> None:
 
 
 def tried(ledger: Ledger, came: RouterTried) -> None:
-    """A router answered; an answer to an older question is no news."""
+    """A router answered; an answer to an older question is no news.
+
+    Where several answer under one name, one that reaches the node stands for them: it is one more way to reach it, and
+    of those the fastest is mostly the one that fails.
+    """
     name = ledger.reach.trials.get(came.tried.token)
     if name is None:
         return
     standing = ledger.reach.standings[name]
     trial = standing.trial
     assert trial is not None  # it is among the trials
-    if came.router not in trial.asked:
+    router = ledger.reach.routers.get(came.session)
+    if router is None or came.session not in trial.asked - trial.heard:
         return
+    twice = any(ledger.reach.routers.get(one) == router for one in trial.heard)
+    trial = replace(trial, heard=trial.heard | {came.session})
     error = came.tried.error
     if error and trial.problem:
         error = f"{error}; the node's own words: {trial.problem}"
-    result = Reach(router=came.router, host=trial.host, port=trial.port, error=error, at=ledger.now)
-    standing = replace(
-        standing,
-        results=reach.with_result(standing.results, result),
-        trial=replace(trial, heard=trial.heard | {came.router}),
-    )
-    _put_or_end(ledger, name, standing, over=False)
+    if not error or router not in trial.reached:
+        result = Reach(router=router, host=trial.host, port=trial.port, error=error, at=ledger.now)
+        standing = replace(standing, results=reach.with_result(standing.results, result))
+    if not error:
+        trial = replace(trial, reached=trial.reached | {router})
+    _put_or_end(ledger, name, replace(standing, trial=trial), over=False)
     _ask_next(ledger)
+    if twice and ledger.is_news(router, "twice"):  # after what follows from the answer: this is the cause of nothing
+        text = f"two routers use the certificate of router {router}; issue one for each (was its key copied?)"
+        ledger.emit(EventKind.ROUTER_TWICE, router, text)
 
 
 # --- time -------------------------------------------------------------------------------------------------------
@@ -232,7 +255,7 @@ def _end(ledger: Ledger, name: NodeName, standing: Standing) -> None:
     del state.trials[trial.token]
     loopback = ledger.settings.exposure is Exposure.LOOPBACK
     standing = replace(standing, trial=None, again=ledger.now + reach.pause(standing, loopback=loopback))
-    if trial.host and not state.connected <= trial.asked:
+    if trial.host and not state.connected <= trial.routers:
         _want(ledger, name, replace(standing, again=None))
     else:
         _put(ledger, name, standing)
@@ -283,8 +306,9 @@ def _reconsider(ledger: Ledger, name: NodeName, standing: Standing) -> None:
         need = Need(model=model, profile=ledger.models[model].profile)
         if refusal_of(need, room(ledger, node, model), ledger.now) is None:
             ledger.turn.models.add(model)
-            if standing.event and not ledger.turn.first_event:
-                ledger.turn.because.setdefault(model, standing.event)
+            cause = standing.because.get(model, standing.event)
+            if cause and not ledger.turn.first_event:
+                ledger.turn.because.setdefault(model, cause)
     if ledger.refusals and not state.stale:
         state.stale = True
         ledger.deadlines.set(ReasonsDue(), ledger.now + reach.REASONS)

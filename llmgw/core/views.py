@@ -264,6 +264,8 @@ class Attempt:
     """Of the node: a loopback address is for routers on the same machine only."""
     host: str
     port: int
+    stream: str = ""
+    """Of the stream that it came on, known to its reader alone; what the answer names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +275,8 @@ class Tried:
     token: str
     error: str = ""
     """Why it does not reach it, in one line; empty when it does."""
+    stream: str = ""
+    """The Attempt's: two routers may have one name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,14 @@
-"""How do routers hear which nodes to try? Each router that is there, each attempt, of one node only the newest."""
+"""How do routers hear which nodes to try? Each router that is there, each attempt, of one node only the newest.
+
+A router answers in a call of its own, and two may have one certificate. So each stream has a name that only its reader
+hears: an attempt has it, and the answer gives it back.
+"""
 
 import asyncio
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from llmgw.core.names import NodeName
 from llmgw.core.views import Attempt
@@ -15,13 +21,14 @@ class Attempts:
     """What one router has still to be sent; at most one attempt a node."""
 
     def __init__(self) -> None:
+        self.stream = secrets.token_hex(16)
         self._waiting: dict[NodeName, bytes] = {}
         self._more = asyncio.Event()
 
-    def put(self, node: NodeName, attempt: bytes) -> None:
+    def put(self, attempt: Attempt) -> None:
         """Goes out after those that wait, in the place of an older one of its node."""
-        self._waiting.pop(node, None)
-        self._waiting[node] = attempt
+        self._waiting.pop(attempt.node, None)
+        self._waiting[attempt.node] = bytes(to_wire(replace(attempt, stream=self.stream), v1.Attempt))
         self._more.set()
 
     async def send_each(self, send: Send) -> None:
@@ -41,9 +48,8 @@ class AttemptFeed:
 
     def publish(self, attempt: Attempt) -> None:
         """Let every router that is there try this."""
-        encoded = bytes(to_wire(attempt, v1.Attempt))
         for reader in self._readers:
-            reader.put(attempt.node, encoded)
+            reader.put(attempt)
 
     @contextmanager
     def reading(self) -> Iterator[Attempts]:

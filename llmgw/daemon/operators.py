@@ -42,7 +42,9 @@ class Operators(v1.OperatorBase):
     ) -> None:
         self._brain, self._hub, self._routes, self._attempts = brain, hub, routes, attempts
         self._settings, self._now, self._started = settings, now, now()
-        self._routers = itertools.count(1)
+        self._sessions = itertools.count(1)
+        self._routers = dict[tuple[str, str], int]()
+        """Sessions of routers, by the router's name and its stream's."""
 
     async def about(self, message: v1.AboutRequest) -> v1.AboutView:
         """Say who answers, and how the cluster is."""
@@ -72,7 +74,9 @@ class Operators(v1.OperatorBase):
             raise BadMessage("ReportAttemptRequest", "tried", "is missing")
         tried = from_wire(message.tried, Tried)
         tried = replace(tried, error=tried.error[:MOST_WORDS])
-        await self._brain.tell(RouterTried(router=current_peer().identity.name, tried=tried))
+        session = self._routers.get((current_peer().identity.name, tried.stream))
+        if session is not None:  # else its stream ended meanwhile
+            await self._brain.tell(RouterTried(session=session, tried=tried))
         return to_wire(Noted(), v1.Noted)
 
     def __mapping__(self) -> dict[str, Handler]:
@@ -101,10 +105,12 @@ class Operators(v1.OperatorBase):
     async def _watch_attempts(self, stream: BoundedStream[v1.WatchAttemptsRequest, v1.Attempt]) -> None:
         """A router is there for as long as this call is."""
         await stream.recv_message()
-        session, router = next(self._routers), stream.peer.identity.name
+        session, router = next(self._sessions), stream.peer.identity.name
         with self._attempts.reading() as attempts:
+            self._routers[router, attempts.stream] = session
             try:
                 await self._brain.tell(RouterCame(session=session, router=router))
                 await attempts.send_each(partial(stream.send_message, timeout=PATIENCE))
             finally:
+                del self._routers[router, attempts.stream]
                 self._brain.note(RouterGone(session=session))

@@ -125,8 +125,7 @@ class Store:
         """Store all `effects` in one transaction, or none of them and raise NotStored.
 
         After a failure that is not lack of room every later call raises too: what a disk does that failed to sync
-        is not known, and trying again would only look like success. Not so when one effect alone is in the way
-        (`unwritable`).
+        is not known, and trying again would only look like success. Not so when one effect is in the way.
         """
         if self._broken is not None:
             raise self._broken

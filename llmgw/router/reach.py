@@ -114,7 +114,7 @@ class Reaching:
         try:
             error = await reach(attempt, self._machine)
             with contextlib.suppress(LlmgwError):  # then the stream ends as well, and that is told
-                await control.report_attempt(Tried(token=attempt.token, error=error))
+                await control.report_attempt(Tried(token=attempt.token, error=error, stream=attempt.stream))
         finally:
             free.release()
 

@@ -69,13 +69,17 @@ class Trials(Stage):
         return set(self._sessions)
 
     def says(self, router: str, token: str, error: str = "") -> None:
-        self.apply(RouterTried(router=router, tried=Tried(token=token, error=error)))
+        self.apply(RouterTried(session=self._sessions.get(router, 0), tried=Tried(token=token, error=error)))
+
+    def session(self, router: str) -> int:
+        return self._sessions[router]
 
     def come(self, *routers: str) -> None:
+        """`r1#2` is another router with the certificate of `r1`."""
         for router in routers:
             self._routers += 1
             self._sessions[router] = self._routers
-            self.apply(RouterCame(session=self._routers, router=router))
+            self.apply(RouterCame(session=self._routers, router=router.partition("#")[0]))
 
     def go(self, router: str) -> None:
         self.apply(RouterGone(session=self._sessions.pop(router)))
@@ -198,10 +202,35 @@ def test_a_node_is_held_back_until_a_router_has_tried_but_not_for_long() -> None
     assert stage.replicas() == {}
     stage.later(2)
     assert stage.replicas() == {"gemma/0": "node01"}, "a router that hangs does not hold the fleet"
-    joined = stage.last(EventKind.NODE_JOINED)
-    assert stage.last(EventKind.REPLICA_PLACED).cause == joined.seq
+    qualifies = stage.last(EventKind.NODE_QUALIFIES)
+    assert stage.last(EventKind.REPLICA_PLACED).cause == qualifies.seq
     stage.later(200)
     assert stage.refusal() is None, "nor again with each trial"
+
+
+@pytest.mark.parametrize("way", ["reached", "let through"])
+def test_what_is_placed_once_a_node_was_tried_is_placed_because_it_qualifies(way: str) -> None:
+    stage = Trials(model(replicas=1), words={"r1": None})
+    stage.later(SETTINGS.settle)
+    stage.come("r1")
+    stage.join(Agent("node01"))
+    if way == "reached":
+        stage.says("r1", stage.attempts[-1].attempt.token)
+    stage.later(HOLD)
+    placed = stage.last(EventKind.REPLICA_PLACED)
+    assert stage.causes(placed) == [EventKind.REPLICA_PLACED, EventKind.NODE_QUALIFIES, EventKind.NODE_JOINED]
+
+
+def test_what_a_node_became_while_it_was_tried_is_the_cause_of_what_it_gets() -> None:
+    stage = Trials(model(replicas=1, memory=10 * GIB), words={"r1": None})
+    stage.later(SETTINGS.settle)
+    stage.come("r1")
+    stage.join(Agent("node01"))
+    stage.report(stage.agents["node01"], inventory=inventory(16 * GIB))
+    assert stage.replicas() == {}
+    stage.says("r1", stage.attempts[-1].attempt.token)
+    placed = stage.last(EventKind.REPLICA_PLACED)
+    assert stage.causes(placed) == [EventKind.REPLICA_PLACED, EventKind.NODE_QUALIFIES, EventKind.NODE_CHANGED]
 
 
 def test_that_a_node_is_being_tried_is_no_event() -> None:
@@ -501,6 +530,66 @@ def test_when_the_last_router_goes_nodes_that_wait_are_let_through() -> None:
     assert stage.refusal() is None
 
 
+@pytest.mark.parametrize("first", ["r1", "r1#2"])
+def test_of_two_with_one_certificate_one_that_reaches_the_node_is_enough_whoever_is_faster(first: str) -> None:
+    """A copied certificate, or one that lies: "connection refused" is mostly the faster answer."""
+    stage = one_node(words={"r1": None, "r1#2": None})
+    stage.come("r1", "r1#2")
+    stage.join(Agent("node02"))
+    token = stage.attempts[-1].attempt.token
+    for router in (first, "r1" if first == "r1#2" else "r1#2"):
+        stage.says(router, token, REFUSED if router == "r1#2" else "")
+    assert stage.refusal("node02") is None
+    assert [(one.router, one.error) for one in stage.node("node02").reach] == [("r1", "")]
+    assert EventKind.ADDRESS_UNREACHABLE not in stage.kinds()
+
+
+def test_a_copied_certificate_makes_no_fleet_unreachable_and_is_told_once() -> None:
+    stage = three_of(words={"r1#2": REFUSED})
+    stage.come("r1", "r1#2")
+    stage.later(2 * AGAIN)
+    assert [stage.refusal(name) for name in ("node01", "node02", "node03")] == [None] * 3
+    assert EventKind.ADDRESS_UNREACHABLE not in stage.kinds()
+    events = [event for event in stage.events if event.kind is EventKind.ROUTER_TWICE]
+    assert len(events) in (1, 2), "again after ten minutes at the earliest"
+    assert (events[0].subject, events[0].cause) == ("r1", 0)
+    assert events[0].text.startswith("two routers use the certificate of router r1")
+
+
+def test_the_other_under_a_name_is_waited_for_before_a_node_is_called_unreachable() -> None:
+    stage = one_node(words={"r1": None, "r1#2": None})
+    stage.come("r1#2", "r1")
+    stage.says("r1#2", stage.attempts[0].attempt.token, REFUSED)
+    stage.later(FAILING_AGAIN + 2)
+    token = stage.attempts[-1].attempt.token
+    before = stage.refusal()
+    stage.says("r1#2", token, REFUSED)
+    stage.says("r1#2", token)
+    assert stage.refusal() == before, "each has one answer"
+    stage.says("r1", token)
+    assert stage.refusal() is None
+
+
+def test_a_router_whose_stream_broke_and_came_again_is_not_two() -> None:
+    stage = one_node(words={"r1": None, "r1#2": None})
+    stage.come("r1", "r1#2")
+    stage.join(Agent("node02"))
+    stage.says("r1#2", stage.attempts[-1].attempt.token)
+    stage.go("r1")
+    stage.later(FAILING_AGAIN)
+    assert EventKind.ROUTER_TWICE not in stage.kinds()
+
+
+def test_streams_that_come_and_go_under_one_name_try_nobody_anew() -> None:
+    stage = one_node()
+    stage.come("r1")
+    asked = len(stage.asked)
+    for _ in range(5):
+        stage.come("r1#2")
+        stage.go("r1#2")
+    assert len(stage.asked) == asked
+
+
 def test_two_streams_of_one_router_are_one_router() -> None:
     stage = one_node()
     stage.apply(RouterCame(session=1, router="r1"))
@@ -596,7 +685,7 @@ def test_an_act_that_is_tried_on_a_fork_leaves_the_trials_alone() -> None:
     stage.come("r1")
     fork: Cluster = stage.cluster.fork()
     token = stage.attempts[-1].attempt.token
-    fork.apply(RouterTried(router="r1", tried=Tried(token=token)), stage.now)
+    fork.apply(RouterTried(session=stage.session("r1"), tried=Tried(token=token)), stage.now)
     fork.check()
     stage.cluster.check()
     assert stage.node("node01").reach == ()

@@ -29,6 +29,10 @@ def attempt(node: str, token: str) -> Attempt:
     return Attempt(token=token, node=NodeName(node), machine="m", host="127.0.0.1", port=21000)
 
 
+def answer(attempt: Attempt, error: str = "") -> Tried:
+    return Tried(token=attempt.token, error=error, stream=attempt.stream)
+
+
 async def seen(client: ControlClient, kind: EventKind) -> Event:
     """The first event of this kind, past or to come."""
     async with asyncio.timeout(10), aclosing(client.watch([Noun.EVENTS], follow=True, events=100)) as pages:
@@ -60,7 +64,7 @@ async def test_a_node_that_the_router_does_not_reach_is_refused_and_one_that_it_
             await agent.say(Listening(token=question.token, host="10.9.9.9", port=21007))
             one = await asked
             assert (one.token, one.node, one.host, one.port) == (question.token, "node01", "10.9.9.9", 21007)
-            await router.report_attempt(Tried(token=one.token, error="no route to host"))
+            await router.report_attempt(answer(one, "no route to host"))
             event = await seen(client, EventKind.ADDRESS_UNREACHABLE)
             assert event.subject == "node01"
             assert event.text == "router router does not reach 10.9.9.9:21007: no route to host"
@@ -75,7 +79,7 @@ async def test_a_node_that_the_router_does_not_reach_is_refused_and_one_that_it_
             await agent.register(address="10.9.9.8")
             question = await agent.hear_after_others(TryAddress)
             await agent.say(Listening(token=question.token, host="10.9.9.8", port=21007))
-            await router.report_attempt(Tried(token=(await asked).token))
+            await router.report_attempt(answer(await asked))
             assert (await seen(client, EventKind.ADDRESS_REACHED)).subject == "node01"
             assert (await client.why_model("gemma")).refusals == ()
 
@@ -107,6 +111,33 @@ async def test_a_router_is_gone_with_its_stream(start: Start) -> None:
                     await asyncio.sleep(0.02)
 
 
+async def test_of_two_routers_with_one_certificate_each_answers_for_itself_alone(start: Start) -> None:
+    """With the other's token, and with the name of no stream or of the other's, nobody speaks for another."""
+    async with (
+        start() as control,
+        control.client() as client,
+        control.client("router") as honest,
+        control.client("router") as copied,
+    ):
+        one, other = honest.watch_attempts(), copied.watch_attempts()
+        async with aclosing(one), aclosing(other), control.agent("node01") as agent:
+            asked = asyncio.ensure_future(soon(one)), asyncio.ensure_future(soon(other))
+            await agent.register()
+            question = await agent.hear_after_others(TryAddress)
+            await agent.say(Listening(token=question.token, host="127.0.0.1", port=21007))
+            first, second = [await attempt for attempt in asked]
+            assert first.token == second.token
+            assert first.stream != second.stream
+            await copied.report_attempt(answer(second, "connection refused"))
+            await copied.report_attempt(Tried(token=first.token, error="connection refused"))
+            await copied.report_attempt(answer(second, "connection refused"))
+            await honest.report_attempt(answer(first))
+            event = await seen(client, EventKind.ROUTER_TWICE)
+            assert event.subject == "router"
+            assert [(said.router, said.error) for said in (await node(client)).reach] == [("router", "")]
+            assert (await client.why_model("gemma")).refusals == ()
+
+
 async def test_only_routers_are_asked_and_answer(start: Start) -> None:
     async with start() as control:
         for other in ("operator", "viewer", "node01"):
@@ -128,7 +159,7 @@ async def test_an_answer_without_anything_in_it_is_refused_and_a_long_one_is_cut
             await agent.register()
             question = await agent.hear_after_others(TryAddress)
             await agent.say(Listening(token=question.token, host="127.0.0.1", port=21007))
-            await router.report_attempt(Tried(token=(await asked).token, error="x" * 5000))
+            await router.report_attempt(answer(await asked, "x" * 5000))
             (said,) = (await node(client)).reach
             assert len(said.error) == MOST_WORDS
 

@@ -174,8 +174,8 @@ async def asking() -> AsyncIterator[Asking]:
 
 async def test_what_is_asked_is_tried_and_told(asking: Asking, closed: int):
     async with saying(b"llmgw-reach 7-1\n") as port:
-        asking.asked.put_nowait(attempt(port))
-        assert await asking.hears() == Tried(token="7-1")
+        asking.asked.put_nowait(attempt(port, stream="ours"))
+        assert await asking.hears() == Tried(token="7-1", stream="ours")
         asking.asked.put_nowait(attempt(closed, token="7-2"))
         assert await asking.hears() == Tried(token="7-2", error="connection refused")
 

@@ -22,6 +22,7 @@ _TONES = {
     EventKind.SHARD_READY: Tone.GOOD,
     EventKind.NODE_UNREACHABLE: Tone.WARN,
     EventKind.NODE_REFUSED: Tone.WARN,
+    EventKind.ROUTER_TWICE: Tone.WARN,
     EventKind.OVERLAY_OVERRULED: Tone.WARN,
     EventKind.NODE_LOST: Tone.BAD,
     EventKind.SHARD_FAILED: Tone.BAD,

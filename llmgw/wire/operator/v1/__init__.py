@@ -124,6 +124,8 @@ class EventKind(betterproto2.Enum):
 
     ADDRESS_REACHED = 30
 
+    ROUTER_TWICE = 31
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -158,6 +160,7 @@ class EventKind(betterproto2.Enum):
             28: "EVENT_KIND_GPU_GONE",
             29: "EVENT_KIND_ADDRESS_UNREACHABLE",
             30: "EVENT_KIND_ADDRESS_REACHED",
+            31: "EVENT_KIND_ROUTER_TWICE",
         }
 
     @classmethod
@@ -194,6 +197,7 @@ class EventKind(betterproto2.Enum):
             "EVENT_KIND_GPU_GONE": 28,
             "EVENT_KIND_ADDRESS_UNREACHABLE": 29,
             "EVENT_KIND_ADDRESS_REACHED": 30,
+            "EVENT_KIND_ROUTER_TWICE": 31,
         }
 
 
@@ -362,6 +366,8 @@ class Attempt(betterproto2.Message):
     host: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
 
     port: "int" = betterproto2.field(5, betterproto2.TYPE_UINT32)
+
+    stream: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("operator.v1", "Attempt", Attempt)
@@ -805,6 +811,8 @@ class Tried(betterproto2.Message):
     token: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     error: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    stream: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("operator.v1", "Tried", Tried)
