@@ -85,8 +85,9 @@ def to_ascii(text: str) -> str:
     """The text in ASCII, as wide as it was: letters without their marks, `?` for what has no likeness."""
     if text.isascii():
         return text
-    # An arrow alone would be `>`, and `2 > 3` says another thing.
-    return "".join(_plain(character) for character in text.replace(" → ", " ->").translate(_ASCII))
+    # An arrow alone would be `>`, and `2 > 3` says another thing. It keeps the blank behind it where one is to spare.
+    text = text.replace("  → ", " -> ").replace(" → ", " ->")
+    return "".join(_plain(character) for character in text.translate(_ASCII))
 
 
 def _plain(character: str) -> str:

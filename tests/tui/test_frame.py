@@ -1,4 +1,5 @@
 import asyncio
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -54,6 +55,15 @@ async def test_why_a_scale_failed_is_read_to_its_end() -> None:
         await pilot.pause()
         drawn = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
         assert "END" in drawn and "not scaled" in drawn
+
+
+async def test_where_one_is_and_what_happened_stand_apart() -> None:
+    app = Console(FixedFeed(worlds.nothing_fits()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("colon", *"why llama4", "enter")
+        await pilot.pause()
+        last = app.screen._compositor.render_strips()[-1].text
+        assert re.search(r"nodes > why llama4\s{2,}place_refused llama4", last), last
 
 
 def test_without_a_stream_the_last_figures_stay_dimmed_with_their_age(snap_compare: Any) -> None:

@@ -36,8 +36,8 @@ def test_a_small_terminal_shows_the_beginning_and_how_to_scroll(snap_compare: An
 
 
 def test_the_description_scrolls_to_its_end(snap_compare: Any) -> None:
-    """After tab the keys move in the upper half."""
-    press = ["down", "enter", "tab", "end"]
+    """With one replica or none the keys move in the upper half at once."""
+    press = ["down", "enter", "end"]
     assert snap_compare(Console(FixedFeed(worlds.sick_node())), press=press, terminal_size=(80, 24))
 
 
@@ -60,8 +60,60 @@ async def test_ages_in_the_description_grow_while_it_is_watched() -> None:
         await until(pilot, lambda: "probed 42s ago" in drawn(app))
 
 
+def with_replicas(count: int) -> worlds.World:
+    """`node07` with so many."""
+    replicas = tuple(worlds.replica("gemma", number, "node07") for number in range(count))
+    return replace(worlds.sick_node(), replicas=replicas)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+async def test_the_keys_move_in_the_description_where_there_is_no_choice_of_replicas(count: int) -> None:
+    app = Console(FixedFeed(with_replicas(count)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
+        about = app.screen.query_one("#about")
+        await pilot.press("pagedown")
+        await until(pilot, lambda: about.scroll_offset.y > 0)
+        await pilot.press("G")
+        await until(pilot, lambda: about.scroll_offset.y == about.max_scroll_y)
+        await pilot.press("g")
+        await until(pilot, lambda: about.scroll_offset.y == 0)
+        await pilot.press("colon", "escape", "G")
+        await until(pilot, lambda: about.scroll_offset.y == about.max_scroll_y)
+
+
+@pytest.mark.parametrize(("count", "seen"), [(0, 17), (1, 14), (8, 7)])
+async def test_the_replicas_leave_the_description_what_they_do_not_need(count: int, seen: int) -> None:
+    app = Console(FixedFeed(with_replicas(count)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
+        await pilot.pause()
+        assert app.screen.query_one("#about").size.height == seen
+        assert ("nothing runs here" in drawn(app)) is (count == 0)
+        assert ("<tab>" in drawn(app)) is (count > 0), "the other half is there"
+        assert ("<w>" in drawn(app)) is (count > 0)
+
+
+async def test_a_half_that_goes_leaves_its_keys_to_the_other() -> None:
+    feed = FixedFeed(with_replicas(2))
+    app = Console(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, NodeScreen))
+        about, table = app.screen.query_one("#about"), app.screen.table  # type: ignore[attr-defined]
+        assert table.has_focus
+        feed.say(view_of(with_replicas(0)))
+        await until(pilot, lambda: about.has_focus and not table.display)
+        gone = with_replicas(0)
+        feed.say(view_of(replace(gone, nodes=gone.nodes[:1])))
+        await until(pilot, lambda: table.has_focus and not about.display)
+        assert "this node is no more" in drawn(app)
+
+
 async def test_tab_goes_to_the_description_and_back() -> None:
-    app = Console(FixedFeed(worlds.sick_node()))
+    app = Console(FixedFeed(with_replicas(2)))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, NodeScreen))

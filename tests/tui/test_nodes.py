@@ -1,9 +1,10 @@
+from dataclasses import replace
 from typing import Any
 
 from llmgw.tui.app import Console
 from llmgw.tui.view import View
 from tests import worlds
-from tests.tui.feeds import FixedFeed, view_of
+from tests.tui.feeds import FixedFeed, until, view_of
 
 SIZE = (100, 30)
 
@@ -32,6 +33,26 @@ def test_enter_shows_the_replicas_of_a_node(snap_compare: Any) -> None:
     """With why the failed one failed, in the engine's last words."""
     press = ["down", "down", "enter"]
     assert snap_compare(Console(FixedFeed(worlds.one_node_lost())), press=press, terminal_size=SIZE)
+
+
+def test_what_the_table_leaves_empty_is_for_the_lines_about_a_row(snap_compare: Any) -> None:
+    """80×24: what is wrong with a node is read to its end, or says where it was cut."""
+    assert snap_compare(Console(FixedFeed(worlds.sick_node())), press=["down"], terminal_size=(80, 24))
+
+
+async def test_the_lines_about_a_row_leave_the_table_its_rows() -> None:
+    sick = worlds.sick_node()
+    many = replace(sick, nodes=(*(worlds.node(f"node{number:02}") for number in range(20, 33)), *sick.nodes))
+    app = Console(FixedFeed(many))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down")
+        table, detail = app.screen.table, app.screen.query_one("#detail")  # type: ignore[attr-defined]
+        await until(pilot, lambda: table.current.key == "node07")
+        await pilot.pause()
+        assert detail.size.height == 4
+        await pilot.resize_terminal(80, 30)
+        await until(pilot, lambda: detail.size.height > 4)
+        assert table.size.height >= 1 + len(many.nodes)
 
 
 def test_a_wide_terminal_shows_more_columns(snap_compare: Any) -> None:

@@ -2,14 +2,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llmgw.core.groups import bar
-from llmgw.core.safe import safe
+from llmgw.core.safe import Safe, safe
 from llmgw.core.state import NodeState
 from llmgw.core.units import GIB
 from llmgw.tui.rows import models, nodes, replicas, why
 from llmgw.tui.rows.row import Cell, Column, Row, made, matching, ordered, rough_age
 from llmgw.tui.text import fitted, to_ascii, width
+from llmgw.tui.widgets.detail import within
 from llmgw.tui.widgets.header import header
 from llmgw.tui.widgets.layout import Widths
 from tests import worlds
@@ -134,17 +137,42 @@ def test_a_sparse_column_is_there_once_a_row_has_something_in_it() -> None:
 
 
 def test_text_is_cut_by_the_cells_it_takes_not_by_its_letters() -> None:
-    for given, cells in (("日本語", 5), ("abc", 5), ("日本語", 4), ("a", 0), ("", 3), ("e\u0301e\u0301", 1)):
-        assert width(fitted(safe(given), cells)) == cells
+    for words, cells in (("日本語", 5), ("abc", 5), ("日本語", 4), ("a", 0), ("", 3), ("e\u0301e\u0301", 1)):
+        assert width(fitted(safe(words), cells)) == cells
     assert fitted(safe("abcdef"), 4) == "abc…"
     assert fitted(safe("7"), 3, right=True) == "  7"
 
 
 def test_ascii_keeps_the_width() -> None:
-    for given in ("▓░ é 日本 ⏎␛ ▸▼ ─┌ ｆ", "plain"):
-        assert to_ascii(given).isascii()
-        assert len(to_ascii(given)) == width(safe(given))
+    for words in ("▓░ é 日本 ⏎␛ ▸▼ ─┌ ｆ", "plain"):
+        assert to_ascii(words).isascii()
+        assert len(to_ascii(words)) == width(safe(words))
     assert to_ascii("2 → 3 replicas") == "2 ->3 replicas"
+    assert to_ascii("    → look for it") == "   -> look for it"
+
+
+def test_texts_take_the_lines_they_need_and_say_where_they_were_cut() -> None:
+    texts = [safe("! memory is 1 GiB, it had 4 GiB; look for a failed module"), safe("Debian 12"), safe("  last words")]
+    assert within(texts, 30, 9) == [
+        "! memory is 1 GiB, it had 4",
+        "  GiB; look for a failed",
+        "  module",
+        "Debian 12",
+        "  last words",
+    ]
+    assert within(texts, 30, 4)[:2] == ["! memory is 1 GiB, it had 4", "  GiB; look for a failed modu…"]
+    assert within(texts, 30, 3) == ["! memory is 1 GiB, it had 4 G…", "Debian 12", "  last words"]
+    assert within(texts, 30, 2) == ["! memory is 1 GiB, it had 4 G…", "  last words"]
+    assert within((), 30, 2) == []
+    many = [safe(f"line {number}") for number in range(9)]
+    assert within(many, 30, 4) == ["line 0", "… 6 more", "line 7", "line 8"]
+
+
+@given(st.lists(st.text().map(safe), max_size=6), st.integers(8, 60), st.integers(1, 8))
+def test_texts_are_never_more_lines_or_wider_than_there_is_room(texts: list[Safe], cells: int, room: int) -> None:
+    drawn = within(texts, cells, room)
+    assert len(drawn) <= room
+    assert all(width(line) <= cells for line in drawn)
 
 
 def widths(room: int, *columns: Column) -> dict[str, int]:

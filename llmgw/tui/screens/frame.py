@@ -21,6 +21,9 @@ from llmgw.tui.widgets.header import banner, header, hints
 from llmgw.tui.widgets.line import Line
 from llmgw.tui.widgets.prompt import Prompt
 
+_BETWEEN = 2
+"""Cells between the crumbs and what happened: the padding in the stylesheet."""
+
 
 class Frame(Screen[None]):
     """A screen: it is given views and shows them."""
@@ -111,6 +114,11 @@ class Frame(Screen[None]):
         self.show(view)
         self.frame()
 
+    @property
+    def has_banner(self) -> bool:
+        """Whether the line under the hints is there."""
+        return banner(self.owner.view) is not None
+
     def frame(self) -> None:
         """Draw what is around the body."""
         owner, room = self.owner, self.size.width
@@ -128,7 +136,7 @@ class Frame(Screen[None]):
 
     def _say(self, flashed: tuple[Safe, str] | None) -> None:
         """What happened; the answer to an act may take the whole line, and more lines, rather than be cut."""
-        room = self.size.width - min(self.size.width // 2, max(20, len(self._crumbs.render().plain)))
+        room = self.size.width - min(self.size.width // 2, max(20, len(self._crumbs.render().plain))) - _BETWEEN
         long = flashed is not None and width(flashed[0]) > room
         if self.has_class("-long") != long:
             self.set_class(long, "-long")

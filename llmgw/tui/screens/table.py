@@ -11,11 +11,14 @@ from llmgw.core.safe import Safe, safe
 from llmgw.tui import keys
 from llmgw.tui.rows.row import Column, Entry, Row, matching, ordered
 from llmgw.tui.screens.frame import Frame
-from llmgw.tui.text import content, lines
+from llmgw.tui.text import content
 from llmgw.tui.view import Link, View
-from llmgw.tui.widgets.line import Line
+from llmgw.tui.widgets.detail import Detail
 from llmgw.tui.widgets.prompt import Prompt
 from llmgw.tui.widgets.table import Table
+
+_MOST_DETAIL = 16
+"""Lines about one row, however many the table leaves empty."""
 
 
 class TableScreen(Frame):
@@ -30,9 +33,11 @@ class TableScreen(Frame):
         super().__init__()
         self.table = Table(self.columns, id="table")
         self.filter = ""
-        self._detail = Line(id="detail")
+        self._detail = Detail(id="detail")
         self._by: tuple[int, bool] | None = (0, False) if self.sorts else None
         self._made: dict[str, tuple[Entry, Row]] = {}
+        self._shown = 0
+        """Rows that the filter leaves."""
 
     # --- what a screen says -------------------------------------------------------------------------------------
 
@@ -84,6 +89,7 @@ class TableScreen(Frame):
         shown = matching(rows, self.filter) if self.filter else rows
         if self._by is not None:
             shown = ordered(shown, self._by[0], down=self._by[1])
+        self._shown = len(shown)
         self.table.show(shown, self.owner.now(), empty=self._nothing(view, rows), by=self._by)
         self._entitle(*(sum(map(self.counts, some)) for some in (shown, rows)))
         self._describe(self.table.current)
@@ -112,11 +118,24 @@ class TableScreen(Frame):
         if title != self.table.border_title:
             self.table.border_title = content(title)
 
+    def about(self, row: Row | None) -> tuple[Safe, ...]:
+        """What the lines under the table say."""
+        return row.detail if row is not None else ()
+
     def _describe(self, row: Row | None) -> None:
-        told, room = (row.detail if row is not None else ()), max(1, self._detail.size.height)
-        if len(told) > room:
-            told = (told[0], *told[len(told) - room + 1 :])  # the first says what it is, the last how it ended
-        self._detail.show(lines(told))
+        self._detail.tell(self.about(row))
+        self._share()
+
+    def _share(self) -> None:
+        """What the rows leave empty of the table is for the lines about one of them, where those need it."""
+        both = self.table.size.height + self._detail.size.height
+        least = max(0, min(self._detail.wants(self._detail.size.width), both - 1 - max(1, self._shown), _MOST_DETAIL))
+        if self._detail.size:
+            self._detail.styles.min_height = least
+
+    def on_resize(self) -> None:
+        """Another size is known to both after they were laid out."""
+        self.call_after_refresh(self._share)
 
     @on(Table.Moved)
     def _moved(self, event: Table.Moved) -> None:

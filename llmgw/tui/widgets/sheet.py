@@ -42,6 +42,11 @@ class Sheet(VerticalScroll, can_focus=True):
         self._blocks: Sequence[Block] = ()
         self._count = 0
 
+    @property
+    def wants(self) -> int:
+        """Lines that it would take, its border too; 0 before they were laid out."""
+        return self._count + 2 if self._count else 0
+
     def compose(self) -> ComposeResult:
         """One piece of text."""
         yield self._text
@@ -73,9 +78,18 @@ class Sheet(VerticalScroll, can_focus=True):
     def _hint(self) -> None:
         """That there is more than can be seen, and how to get there."""
         hidden = self._count > self.size.height > 0
-        said = safe(f"{self._count} lines; tab, then ↓ ↑ scroll" if hidden else "")
+        way = "↓ ↑ scroll" if self.has_focus else "tab, then ↓ ↑ scroll"
+        said = safe(f"{self._count} lines; {way}" if hidden else "")
         if said != (self.border_subtitle or ""):
             self.border_subtitle = content(said)
+
+    def on_focus(self) -> None:
+        """The keys move in it now."""
+        self._hint()
+
+    def on_blur(self) -> None:
+        """They move elsewhere."""
+        self._hint()
 
     # --- moving -------------------------------------------------------------------------------------------------
 
