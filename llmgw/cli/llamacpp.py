@@ -5,7 +5,6 @@ where a node's `llama-server` would (`script`). It logs, fails and ends as that 
 when it cannot start, an end at once on SIGTERM. Flags that it does not have are refused, never ignored.
 """
 
-import importlib.metadata
 import importlib.util
 import os
 import shlex
@@ -263,6 +262,8 @@ def _help() -> None:
 
 
 def _version() -> None:
+    import importlib.metadata  # not above: it would be half of what `--help` costs
+
     import xllamacpp
 
     version = importlib.metadata.version("xllamacpp")

@@ -1,5 +1,7 @@
 """Certificates of a real authority, engines to run, and a rig that leaves nothing behind."""
 
+import shlex
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -43,10 +45,14 @@ def weights() -> Path:
     return tiny_gguf()
 
 
-@pytest.fixture
-def stand_in() -> Path:
-    """An engine that does as its arguments tell it: fails, hangs, leaves children."""
-    return Path(__file__).with_name("stand_in.py")
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An engine that does as its arguments tell it: fails, hangs, leaves children. Run by the Python of the tests."""
+    path = tmp_path_factory.mktemp("stand-in") / "llama-server"
+    program = Path(__file__).with_name("stand_in.py")
+    path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -SI {shlex.quote(str(program))} "$@"\n')
+    path.chmod(0o755)
+    return path
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
-#!/usr/bin/env python3
 """An engine for tests of what real ones seldom do. It takes llama-server's flags, and `--do WHAT`:
 
 serve (default) · load (answers 503 for ever) · exit N · mute (never answers) · stubborn (ignores SIGTERM) · child
 (leaves a process behind) · busy (says that a request is in work, until the file next to its key is there)
 """
 
-import http.server
 import os
 import signal
 import subprocess
@@ -43,6 +41,8 @@ def main() -> None:
 
 
 def serve(what: str) -> None:
+    import http.server  # not above: most runs only answer `--version` and `--help`
+
     with open(value("--api-key-file")) as file:
         key = file.read().strip()
     done = value("--api-key-file") + ".done"

@@ -363,7 +363,7 @@ def fat(round_: int) -> Inventory:
     return replace(
         inventory(),
         kernel=f"round {round_}",
-        cpu=replace(inventory().cpu, features=tuple(f"{round_}-{index}-{'x' * 190}" for index in range(1_000))),
+        cpu=replace(inventory().cpu, features=tuple(f"{round_}-{index}-{'x' * 1_990}" for index in range(100))),
     )
 
 

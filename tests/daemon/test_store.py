@@ -292,7 +292,7 @@ async def test_a_full_disk_takes_nothing_and_room_mends_it(tmp_path: Path) -> No
     async with store._engine.begin() as connection:
         pages = (await connection.exec_driver_sql("PRAGMA page_count")).scalar()
         await connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-    big = [SaveNode(NodeName("node01"), "m", Bytes(8 << 30)), *(AppendEvent(happened(seq)) for seq in range(1, 2000))]
+    big = [SaveNode(NodeName("node01"), "m", Bytes(8 << 30)), *(AppendEvent(happened(seq)) for seq in range(1, 300))]
     with pytest.raises(NotStored, match=r"takes nothing: database or disk is full; nothing was changed") as caught:
         await store.save(big)
     assert not caught.value.lasting
@@ -331,10 +331,11 @@ async def test_after_an_error_of_the_disk_nothing_is_tried_again(tmp_path: Path)
 
 async def test_old_events_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "KEPT_EVENTS", 100)
+    monkeypatch.setattr(store_module, "_PRUNE_EACH", 250)
     store = await open_store(tmp_path)
-    await store.save([AppendEvent(happened(seq)) for seq in range(1, 1500)])
+    await store.save([AppendEvent(happened(seq)) for seq in range(1, 300)])
     kept = await store.events(after=0, before=10_000, most=10_000)
-    assert [event.seq for event in kept] == list(range(1400, 1500))
+    assert [event.seq for event in kept] == list(range(200, 300))
     await store.close()
 
 

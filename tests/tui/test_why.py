@@ -1,3 +1,4 @@
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -65,13 +66,14 @@ async def test_why_is_asked_again_when_the_model_changed_and_not_for_every_chang
         await pilot.press("colon", *"w llama4", "enter")
         await pilot.pause()
         assert feed.asked == ["llama4"]
-        world = worlds.nothing_fits()
+        world, start = worlds.nothing_fits(), time.monotonic()
         for promised in range(20):
             nodes = tuple(replace(node, promised=promised) for node in world.nodes)
             feed.say(view_of(replace(world, nodes=nodes)))
             await pilot.pause()
         await pilot.pause(0.1)
-        assert 2 <= len(feed.asked) <= 10
+        # On a busy machine the twenty changes take longer than twenty pauses.
+        assert 2 <= len(feed.asked) <= 2 + (time.monotonic() - start) / why.PAUSE
 
 
 async def test_the_last_answer_stays_when_the_control_plane_is_away() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 import types
 import typing
 from typing import Any
@@ -27,6 +28,7 @@ _SPECIAL: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+@functools.cache  # hypothesis looks through a strategy when it first draws from it
 def values(core: Any, message: type[betterproto2.Message]) -> st.SearchStrategy[Any]:
     """Values of the class `core`, whose fields have the ranges of `message`."""
     hints, about = typing.get_type_hints(core), message._betterproto
