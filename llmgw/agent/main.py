@@ -31,7 +31,7 @@ from llmgw.agent.start import Starter
 from llmgw.agent.survey import Survey
 from llmgw.config.agent import AgentConfig
 from llmgw.config.load import load_agent
-from llmgw.core.checks import Result
+from llmgw.core.checks import Result, worst
 from llmgw.core.errors import BadConfig, Rejected
 from llmgw.core.identity import Identity, Role
 from llmgw.core.names import NodeName
@@ -40,6 +40,7 @@ from llmgw.host.machine import boot_id, machine_id
 from llmgw.host.program import command_line, run_program
 from llmgw.host.signals import stop_signal
 from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
+from llmgw.host.units import refuse_if_barred
 from llmgw.wire.tls import client_context, own_identity
 
 _log = logging.getLogger(__name__)
@@ -67,12 +68,15 @@ def _run(file: Path, *, check: bool) -> int:
 
 
 def _check(file: Path, config: AgentConfig, identity: Identity) -> int:
-    faults = [one for one in asyncio.run(examine(config, identity)) if one.result is not Result.OK]
-    for fault in faults:
-        print(f"{file}: {safe(f'{fault.fact}; {fault.fix}', LINE)}", file=sys.stderr)
-    if not faults:
-        print(f"{file}: good: node {config.node} of cluster {identity.cluster}")
-    return Rejected.exit_status if faults else 0
+    refuse_if_barred("llmgw-agent", file, (config.tls.certificate, config.tls.key, config.tls.authority))
+    found = asyncio.run(examine(config, identity))
+    for one in found:
+        if one.result is not Result.OK:
+            print(f"{file}: {safe(f'{one.fact}; {one.fix}', LINE)}", file=sys.stderr)
+    if worst(found) is Result.FAULT:
+        return Rejected.exit_status
+    print(f"{file}: good: node {config.node} of cluster {identity.cluster}")
+    return 0
 
 
 def checked_identity(config: AgentConfig) -> Identity:

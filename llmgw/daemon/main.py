@@ -31,7 +31,7 @@ from llmgw.daemon import place
 from llmgw.daemon.agents import AgentLinks, Mailboxes
 from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.brain import Brain
-from llmgw.daemon.listen import listen, probe
+from llmgw.daemon.listen import listen, probe, probe_tcp
 from llmgw.daemon.operators import Operators
 from llmgw.daemon.reload import Reloader
 from llmgw.daemon.roles import ROLES
@@ -42,6 +42,7 @@ from llmgw.host import clock
 from llmgw.host.program import command_line, run_program
 from llmgw.host.signals import hangup_signal, stop_signal
 from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, set_up_logging, status
+from llmgw.host.units import refuse_if_barred
 from llmgw.wire.agent import v1
 from llmgw.wire.server import RpcServer, bidi
 from llmgw.wire.tls import own_identity, server_context
@@ -71,6 +72,7 @@ def _work(file: Path, *, check_only: bool) -> None:
     config = load_server(file)
     check(config, file)
     if check_only:
+        check_unit(config, file)
         print(f"{file}: good: cluster {config.cluster}, {several(len(config.models), 'model')}, at {config.listen}")
     else:
         uvloop.run(run(config, file))
@@ -79,8 +81,7 @@ def _work(file: Path, *, check_only: bool) -> None:
 def check(config: ServerConfig, file: Path) -> None:
     """Raise BadConfig unless the certificate is readable, in time and for a control plane of this cluster.
 
-    And unless a store can be where it says. Nothing is made, and whether the addresses are free is not asked: the
-    control plane that uses them may be running.
+    And unless a store can be where it says. Nothing is made.
     """
     try:
         grp.getgrnam(config.socket_group or "root")
@@ -96,6 +97,16 @@ def check(config: ServerConfig, file: Path) -> None:
         rule = f"must be for a control plane of cluster {config.cluster}"
         raise BadConfig(str(config.tls.certificate), None, "", rule, f"for {own} of cluster {own.cluster}")
     place.check(config.store)
+
+
+def check_unit(config: ServerConfig, file: Path) -> None:
+    """Raise BadConfig unless the user of the unit can use the files, and CannotListen where it does not run and could
+    not listen. Root can use them all, and a start would still fail.
+    """
+    tls, store = config.tls, config.store
+    refuse_if_barred("llmgwd", file, (tls.certificate, tls.key, tls.authority), (store, place.lock_file(store)))
+    if not place.held(config.store):
+        probe_tcp(config)
 
 
 async def run(config: ServerConfig, file: Path) -> None:
