@@ -2,12 +2,14 @@
 
 import asyncio
 import os
-import pwd
+import shlex
+import sys
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
 from llmgw.core.checks import Check, fault, warning
 from llmgw.core.errors import LlmgwError
+from llmgw.host import accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +31,18 @@ class Found:
     skews: list[Skew] = field(default_factory=list)
     alone: bool = False
     """The whole cluster is on this machine: there is no other clock to agree with."""
+    strange: bool = False
+    """A control plane showed a certificate of another authority than ours."""
+    early: bool = False
+    """Our certificate and its authority begin later than it is here: no other clock is needed to judge this one."""
 
     def add(self, other: "Found") -> None:
         """Take what another look found."""
         self.checks += other.checks
         self.skews += other.skews
         self.alone = self.alone or other.alone
+        self.strange = self.strange or other.strange
+        self.early = self.early or other.early
 
 
 async def bounded(name: str, what: str, work: Awaitable[list[Check]], seconds: float) -> list[Check]:
@@ -46,7 +54,7 @@ async def bounded(name: str, what: str, work: Awaitable[list[Check]], seconds: f
         fact = f"{what} did not answer within {seconds:g} s"
         return [fault(name, fact, "see what holds it up: a dead share, a driver")]
     except PermissionError as error:
-        return [warning(name, f"{what} cannot be looked at by {user()}: {words(error)}", AS_ROOT)]
+        return [warning(name, f"{what} cannot be looked at by {user()}: {words(error)}", as_root())]
     except (OSError, LlmgwError) as error:
         return [fault(name, f"{what} cannot be looked at: {words(error)}", "see to it, and run this again")]
 
@@ -66,10 +74,17 @@ def user() -> str:
 
 def owner(uid: int) -> str:
     """A user by name, else by number."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return accounts.name_of(uid)
 
 
-AS_ROOT = "run as root: sudo llmgw doctor"
+def command(*words: str) -> str:
+    """A command line of this program, to be typed by anybody: root's PATH need not have it."""
+    program = os.path.abspath(sys.argv[0])
+    start = [program] if os.path.basename(program) == "llmgw" else [sys.executable, "-m", "llmgw.cli.main"]
+    return shlex.join([*start, *words])
+
+
+def as_root() -> str:
+    """How to run this again as root: the same program with the same arguments."""
+    arguments = sys.argv[sys.argv.index("doctor") :] if "doctor" in sys.argv else ["doctor"]
+    return f"run as root: sudo {command(*arguments)}"
