@@ -7,12 +7,13 @@ from pathlib import Path
 
 from llmgw.config.agent import AgentConfig
 from llmgw.config.load import load_agent
-from llmgw.core.checks import Result
+from llmgw.core.checks import Result, worst
 from llmgw.core.errors import BadConfig, Rejected
 from llmgw.core.identity import Identity, Role
 from llmgw.core.safe import LINE, safe
 from llmgw.host.program import command_line, importing, run_program
 from llmgw.host.systemd import set_up_logging
+from llmgw.host.units import refuse_if_barred
 from llmgw.wire.tls import client_context, own_identity
 
 DEFAULT = Path("/etc/llmgw/agent.yaml")
@@ -42,14 +43,17 @@ def _run(file: Path, *, check: bool) -> int:
 
 
 def _check(file: Path, config: AgentConfig, identity: Identity) -> int:
+    refuse_if_barred("llmgw-agent", file, (config.tls.certificate, config.tls.key, config.tls.authority))
     with importing():
         from llmgw.agent import preflight
-    faults = [one for one in asyncio.run(preflight.preflight(config, identity)) if one.result is not Result.OK]
-    for fault in faults:
-        print(f"{file}: {safe(f'{fault.fact}; {fault.fix}', LINE)}", file=sys.stderr)
-    if not faults:
-        print(f"{file}: good: node {config.node} of cluster {identity.cluster}")
-    return Rejected.exit_status if faults else 0
+    found = asyncio.run(preflight.preflight(config, identity))
+    for one in found:
+        if one.result is not Result.OK:
+            print(f"{file}: {safe(f'{one.fact}; {one.fix}', LINE)}", file=sys.stderr)
+    if worst(found) is Result.FAULT:
+        return Rejected.exit_status
+    print(f"{file}: good: node {config.node} of cluster {identity.cluster}")
+    return 0
 
 
 def checked_identity(config: AgentConfig) -> Identity:

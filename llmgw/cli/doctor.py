@@ -31,10 +31,11 @@ def main(argv: Sequence[str]) -> int:
     """Look at the host and tell; returns the exit status."""
     asked = _parser().parse_args(argv)
     # Not above: help and mistakes need none of it.
-    from llmgw.cli.examine import report
+    from llmgw.cli.examine import report, subjects
     from llmgw.cli.examine.host import examine
 
-    examined = asyncio.run(examine(asked.files, asked.timeout))
+    more = [subjects.server(asked.server, asked.tls)] if asked.server or asked.tls else []
+    examined = asyncio.run(examine(asked.files, asked.timeout, more=more))
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a C locale must not end it
     if asked.json:
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         "llmgw doctor",
         "Say what is right and wrong with this host: a node, a control host or an operator's own machine. It changes "
         "nothing, and needs no agent or control plane that runs; root sees most.",
-        example="sudo llmgw doctor\n  llmgw doctor ./agent.yaml --json",
+        example="sudo llmgw doctor\n  llmgw doctor agent.yaml --json\n  llmgw doctor --server 10.0.0.1 --tls operator",
         exits=_EXITS,
     )
     parser.add_argument(
@@ -60,6 +61,19 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         type=Path,
         help="agent.yaml, server.yaml, router.yaml or a client.yaml (default: those in /etc/llmgw, ~/.config/llmgw)",
+    )
+    parser.add_argument(
+        "--server",
+        metavar="HOST[:PORT]",
+        action="append",
+        default=[],
+        help="a control plane to try from here, as ctl takes it; may be given several times",
+    )
+    parser.add_argument(
+        "--tls",
+        metavar="DIR",
+        type=Path,
+        help="with --server: the directory of the certificate (default ~/.config/llmgw)",
     )
     parser.add_argument("--json", action="store_true", help="answer as one JSON object")
     parser.add_argument(

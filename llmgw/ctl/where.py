@@ -35,6 +35,14 @@ def where(
     return _local(socket)
 
 
+def own_certificate(directory: Path) -> TlsFiles | None:
+    """The certificate that a directory has for ctl, None where it has none, or none that can be told."""
+    try:
+        return _files(directory)
+    except Rejected:
+        return None
+
+
 def _home() -> Path:
     return Path.home() / ".config" / "llmgw"
 

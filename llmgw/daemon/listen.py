@@ -29,9 +29,7 @@ def probe(config: ServerConfig) -> None:
 
     For the time before the store is opened: what cannot listen must not write there that it started.
     """
-    for address in (config.listen, config.metrics):
-        if address is not None:
-            opened(address).close()
+    probe_tcp(config)
     if config.socket is None:
         return
     made = [one for one in config.socket.parents if not os.path.lexists(one)]
@@ -47,10 +45,17 @@ def probe(config: ServerConfig) -> None:
                     directory.rmdir()
 
 
-def opened(at: Address) -> socket:
-    """A socket that listens there, or CannotListen."""
+def probe_tcp(config: ServerConfig) -> None:
+    """The same for `listen` and `metrics` alone."""
+    for key, address in (("listen", config.listen), ("metrics", config.metrics)):
+        if address is not None:
+            opened(address, key).close()
+
+
+def opened(at: Address, key: str) -> socket:
+    """A socket that listens there, or CannotListen, which names the key of server.yaml."""
     with _said(at.port):
-        return sockets.tcp(at.host, at.port)
+        return sockets.tcp(at.host, at.port, key)
 
 
 async def listen(server: RpcServer, config: ServerConfig) -> str:

@@ -16,6 +16,7 @@ from llmgw.core.units import several
 from llmgw.daemon import place
 from llmgw.host.program import command_line, importing, run_program
 from llmgw.host.systemd import set_up_logging
+from llmgw.host.units import refuse_if_barred
 from llmgw.wire.tls import own_identity, server_context
 
 DEFAULT_CONFIG = Path("/etc/llmgw/server.yaml")
@@ -37,6 +38,7 @@ def _work(file: Path, *, check_only: bool) -> None:
     config = load_server(file)
     check(config, file)
     if check_only:
+        check_unit(config, file)
         print(f"{file}: good: cluster {config.cluster}, {several(len(config.models), 'model')}, at {config.listen}")
         return
     with importing():
@@ -50,8 +52,7 @@ def _work(file: Path, *, check_only: bool) -> None:
 def check(config: ServerConfig, file: Path) -> None:
     """Raise BadConfig unless the certificate is readable, in time and for a control plane of this cluster.
 
-    And unless a store can be where it says. Nothing is made, and whether the addresses are free is not asked: the
-    control plane that uses them may be running.
+    And unless a store can be where it says. Nothing is made.
     """
     try:
         grp.getgrnam(config.socket_group or "root")
@@ -67,6 +68,18 @@ def check(config: ServerConfig, file: Path) -> None:
         rule = f"must be for a control plane of cluster {config.cluster}"
         raise BadConfig(str(config.tls.certificate), None, "", rule, f"for {own} of cluster {own.cluster}")
     place.check(config.store)
+
+
+def check_unit(config: ServerConfig, file: Path) -> None:
+    """Raise BadConfig unless the user of the unit can use the files, and CannotListen where it does not run and could
+    not listen. Root can use them all, and a start would still fail.
+    """
+    tls, store = config.tls, config.store
+    refuse_if_barred("llmgwd", file, (tls.certificate, tls.key, tls.authority), (store, place.lock_file(store)))
+    if not place.held(store):
+        with importing():
+            from llmgw.daemon.listen import probe_tcp
+        probe_tcp(config)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ class Metrics:
     async def open(cls, at: Address, cluster: Cluster) -> "Metrics":
         """Listen, or raise CannotListen."""
         made = cls(Page(cluster))
-        listener = opened(at)
+        listener = opened(at, "metrics")
         made.port = listener.getsockname()[1]
         made._listener = await asyncio.get_running_loop().create_server(made._server, sock=listener)
         where = Address(at.host, made.port)

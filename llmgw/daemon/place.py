@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from llmgw.core.errors import BadConfig, ClusterCannot
+from llmgw.host.accounts import name_of
 from llmgw.host.room import nearest
 
 
@@ -41,6 +42,15 @@ def refuse_if_held(path: Path) -> None:
         _lock(path, descriptor)
     finally:
         os.close(descriptor)
+
+
+def held(path: Path) -> bool:
+    """Whether a llmgwd has the store."""
+    try:
+        refuse_if_held(path)
+    except ClusterCannot:
+        return True
+    return False
 
 
 def take(path: Path) -> int:
@@ -82,4 +92,4 @@ def _bad(path: Path, fact: str) -> BadConfig:
 
 
 def _user() -> str:
-    return f"user {os.geteuid()}"
+    return name_of(os.geteuid())

@@ -22,6 +22,7 @@ from llmgw.core.views import Routes
 from llmgw.host.machine import machine_id
 from llmgw.host.program import command_line, run_program
 from llmgw.host.systemd import set_up_logging
+from llmgw.host.units import refuse_if_barred
 from llmgw.router.run import Router
 from llmgw.wire.tls import client_context, own_identity
 
@@ -45,6 +46,7 @@ def _run(file: Path, *, check: bool) -> None:
     config = load_router(file)
     _check_identity(config, file)
     if check:
+        refuse_if_barred("llmgw-router", file, (config.tls.certificate, config.tls.key, config.tls.authority))
         print(f"{file}: good: router at {config.listen}")
         return
     gc.collect()

@@ -1,6 +1,8 @@
 """Why a control plane could not be reached or was not trusted, in words that tell the causes apart."""
 
 import errno
+import os
+import re
 import socket
 import ssl
 from datetime import UTC, datetime
@@ -34,10 +36,30 @@ NO_ANSWER = "no answer"
 """How the fact begins where dialling took all its time: nobody is there, or somebody who says nothing."""
 
 
+OTHER_AUTHORITY = "is of another authority than ours"
+OURS_REFUSED = "it refused our certificate"
+NOT_YET_VALID = "its certificate is not valid before"
+"""Parts of facts, for whoever must tell them apart."""
+
+_NUMBER = re.compile(r"\[Errno (\d+)\]")
+
+
 def words(error: BaseException) -> str:
-    """An error of the system in one line, lower case."""
+    """An error of the system in one line, lower case; its number says the cause, whatever a library says instead."""
+    if causes := _causes(error):
+        return "; ".join(os.strerror(one).lower() for one in causes)
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return one_line(str(text)).lower()
+
+
+def _causes(error: BaseException) -> list[int]:
+    """The errors' numbers by errno(3), each once; none where the error has none, or numbers of its own."""
+    if not isinstance(error, OSError) or isinstance(error, ssl.SSLError | socket.gaierror):
+        return []
+    if error.errno is not None:
+        return [error.errno] if error.errno > 0 else []
+    # One for each address of a name, in one text: `Multiple exceptions: [Errno 111] …, [Errno 113] …`
+    return [*dict.fromkeys(map(int, _NUMBER.findall(str(error))))]
 
 
 def not_reached(address: str, error: OSError) -> LlmgwError:
@@ -48,15 +70,13 @@ def not_reached(address: str, error: OSError) -> LlmgwError:
         return ControlUnreachable(
             address, "it closed the connection during the TLS handshake", "is it a control plane?"
         )
-    if isinstance(error, ConnectionRefusedError):
+    if _causes(error) == [errno.ECONNREFUSED]:
         return ControlUnreachable(address, "connection refused", "is llmgwd running there?")
     if isinstance(error, socket.gaierror):
         return ControlUnreachable(address, f"the host name is not known ({words(error)})")
     if error.errno in (errno.ENOENT, errno.EACCES):
         way = "is llmgwd running?" if error.errno == errno.ENOENT else "only root and the socket's group may use it"
         return ControlUnreachable(address, words(error), way)
-    if error.errno is None and str(error).startswith("Multiple exceptions"):
-        return ControlUnreachable(address, "connection refused", "is llmgwd running there?")
     return ControlUnreachable(address, words(error))
 
 
@@ -76,7 +96,7 @@ def refused(address: str, error: ssl.SSLError) -> LlmgwError:
     why = _ALERTS.get(error.reason or "")
     if why is None:
         return ControlUnreachable(address, f"the TLS connection broke: {_spelled(error)}")
-    return PeerNotTrusted(f"control plane {address}", f"it refused our certificate: {why}", 'see "llmgw pki"')
+    return PeerNotTrusted(f"control plane {address}", f"{OURS_REFUSED}: {why}", 'see "llmgw pki"')
 
 
 def _spelled(error: ssl.SSLError) -> str:
@@ -87,7 +107,7 @@ def farewell(address: str, event: ConnectionTerminated) -> LlmgwError:
     """The server closed the connection with a word of its own."""
     text = one_line((event.additional_data or b"").decode("utf-8", "replace"))
     if event.error_code == ErrorCodes.INADEQUATE_SECURITY:
-        return PeerNotTrusted(f"control plane {address}", f"it refused our certificate: {text}")
+        return PeerNotTrusted(f"control plane {address}", f"{OURS_REFUSED}: {text}")
     return ControlUnreachable(address, text or f"it closed the connection (HTTP/2 error {event.error_code})")
 
 
@@ -123,15 +143,13 @@ def untrusted(
     if code == EXPIRED and certificate.not_after < datetime.now(UTC):
         return PeerNotTrusted(peer, f"its certificate expired on {der.when(certificate.not_after)}; it is {now} here")
     if code == NOT_YET and certificate.not_before > datetime.now(UTC):
-        return PeerNotTrusted(
-            peer, f"its certificate is not valid before {der.when(certificate.not_before)}; it is {now} here"
-        )
+        return PeerNotTrusted(peer, f"{NOT_YET_VALID} {der.when(certificate.not_before)}; it is {now} here")
     if code in (_NO_HOST, _NO_IP):
         names = one_line(", ".join([*certificate.names, *certificate.addresses][:8]))
         way = f"issue it again with --address {host}" + (", or dial one of those" if names else "")
         return PeerNotTrusted(peer, f"its certificate is for other addresses: {names or 'none'}", way)
     if code in UNKNOWN_ISSUER:
         ours = der.fingerprint(tls.certificates(authority)[0])
-        fact = f"its certificate (SHA-256 {der.fingerprint(shown)}) is of another authority than ours (SHA-256 {ours})"
+        fact = f"its certificate (SHA-256 {der.fingerprint(shown)}) {OTHER_AUTHORITY} (SHA-256 {ours})"
         return PeerNotTrusted(peer, fact, f"is {authority} of this cluster?")
     return PeerNotTrusted(peer, f"its certificate is not trusted: {error.verify_message}")

@@ -12,14 +12,14 @@ from llmgw.host.reason import reason
 from llmgw.wire.peers import address_text
 
 
-def tcp(host: str, port: int) -> socket.socket:
-    """Listen at `host`:`port`; Rejected when that cannot be had."""
+def tcp(host: str, port: int, key: str = "listen") -> socket.socket:
+    """Listen at `host`:`port`; Rejected when that cannot be had, which names the `key` of the file that says it."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         return socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
-        raise _cannot_listen(address_text((host, port)), error) from None
+        raise _cannot_listen(address_text((host, port)), error, key) from None
 
 
 def unix(path: Path, group: str | None) -> socket.socket:
@@ -39,7 +39,7 @@ def unix(path: Path, group: str | None) -> socket.socket:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        raise _cannot_listen(str(path), error) from None
+        raise _cannot_listen(str(path), error, "socket") from None
     except LlmgwError:
         listener.close()
         raise
@@ -51,9 +51,9 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _cannot_listen(where: str, error: OSError) -> Rejected:
+def _cannot_listen(where: str, error: OSError, key: str) -> Rejected:
     way = "stop what listens there, or give another" if error.errno == errno.EADDRINUSE else "give another"
-    return Rejected(f"cannot listen at {where}: {reason(error)}; {way} address in server.yaml")
+    return Rejected(f"cannot listen at {where}: {reason(error)}; {way} address with {key}: in server.yaml")
 
 
 def _group_id(group: str | None) -> int | None:

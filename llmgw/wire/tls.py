@@ -14,7 +14,7 @@ from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import BadConfig, BadName, PeerNotTrusted
 from llmgw.core.identity import Identity, identity
 from llmgw.host.files import Unfit, read
-from llmgw.wire import der
+from llmgw.wire import der, pem
 from llmgw.wire.handshake import TellingTls
 
 _PROTOCOL = "h2"
@@ -49,7 +49,7 @@ def onlooker_context(authority: Path, *, check_hostname: bool) -> ssl.SSLContext
 
 def _load(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
     _strict(context)
-    _check_key_mode(files.key)
+    _check_places(files)
     certificates(files.certificate)
     try:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
@@ -117,6 +117,12 @@ def _unreadable(path: Path, error: OSError) -> BadConfig:
     return _bad(path, f"{fact}; {_ELSE}")
 
 
+def _check_places(files: TlsFiles) -> None:
+    if pem.swapped(files):
+        raise _bad(files.certificate, "is a private key: tls.certificate and tls.key are swapped; exchange the two")
+    _check_key_mode(files.key)
+
+
 def _read(path: Path) -> tuple[bytes, int]:
     try:
         return read(path)
@@ -150,7 +156,7 @@ def certificates(path: Path) -> list[bytes]:
 
 def own_identity(files: TlsFiles) -> Identity:
     """Whom our own certificate speaks for; BadConfig when it is unreadable, out of date or names nobody."""
-    _check_key_mode(files.key)
+    _check_places(files)
     own = der.certificate(certificates(files.certificate)[0])
     now = datetime.now(UTC)
     here = f"it is {der.when(now)} here"

@@ -5,10 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llmgw.agent import keep
 from llmgw.agent.launch import log
-from llmgw.agent.launch.ports import NoPort, ephemeral, lease, overlap
+from llmgw.agent.launch.ports import NoPort, ephemeral, lease, outside, overlap, way_out
 from llmgw.agent.records import Records
 from llmgw.config.agent import Ports
 from llmgw.core.facts import Failure, FailureKind, Secret, ShardReport
@@ -186,3 +188,20 @@ def test_an_overlap_is_told_with_both_ranges():
     assert overlap(Ports(30000, 40000), range(32768, 61000)).startswith("engine_ports 30000-40000 overlaps the ports")
     assert overlap(Ports(21000, 21999), range(32768, 61000)) == ""
     assert len(ephemeral()) > 0
+
+
+@given(st.integers(1, 65535), st.integers(0, 65535), st.integers(1, 64512))
+def test_the_range_that_is_named_instead_is_free_and_can_be_written(first: int, more: int, wanted: int):
+    taken = range(first, min(65535, first + more) + 1)
+    free = outside(taken, wanted)
+    if free is None:
+        assert taken.start <= 1024 and taken.stop == 65536
+        return
+    assert overlap(free, taken) == ""
+    assert 1024 <= free.first <= free.last <= 65535
+    assert free == Ports(21000, 21999) or len(free) <= wanted
+
+
+def test_where_the_kernel_takes_all_it_is_told_to_leave_some():
+    told = way_out(range(1024, 65536), 1001)
+    assert told.startswith("leave some to others: sysctl -w net.ipv4.ip_local_port_range=")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmgw.agent import main as main_module
+from llmgw.agent import preflight
 from llmgw.core.identity import Role
 
 
@@ -45,6 +46,18 @@ def test_check_names_all_that_would_keep_the_node_from_being_of_use(tmp_path: Pa
         assert words in text
     assert "30000-60999" in text
     assert len(text.splitlines()) == 5
+
+
+def test_a_warning_keeps_no_agent_from_starting(tmp_path: Path, tls, capsys, monkeypatch: pytest.MonkeyPatch):
+    """It starts, and leases ports around the kernel's own while there are any."""
+    monkeypatch.setattr(preflight, "ephemeral", lambda: range(32768, 61000))
+    path = config(tmp_path, tls("node01"), engine_ports="32000-33000")
+    assert said(capsys, "--config", str(path), "--check") == (
+        0,
+        f"{path}: good: node node01 of cluster demo\n{path}: engine_ports 32000-33000 overlaps the ports 32768-60999 "
+        "that the kernel takes for outgoing connections: an engine may find its port in use; choose a range outside, "
+        "such as 21000-21999\n",
+    )
 
 
 def test_an_unknown_key_is_one_line_with_file_and_line(tmp_path: Path, tls, capsys):

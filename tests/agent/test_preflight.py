@@ -1,5 +1,6 @@
 """What an agent can tell before it runs, one thing at a time."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,20 @@ from llmgw.core.units import GIB
 
 def test_the_certificate_is_for_this_node_or_not():
     who = Identity("demo", Role.AGENT, "node01")
-    assert preflight.named(who, "node01").result is Result.OK
-    other = preflight.named(who, "node02")
-    assert other.result is Result.FAULT and other.fix == "set node: node01, or issue a certificate for node02"
+    assert preflight.named(who, "node01", Path("/etc/llmgw/x")).result is Result.OK
+    other = preflight.named(who, "node02", Path("/etc/llmgw/x"))
+    assert other.result is Result.FAULT
+    assert other.fix == (
+        "on the machine with the authority (pki/): llmgw pki issue node02 --role agent --out node02; copy its files "
+        "over those in /etc/llmgw/x; restart llmgw-agent; or, only if the node is meant to have another name than its "
+        "host, set node: node01"
+    )
+
+
+def test_a_certificate_for_this_host_leaves_the_hosts_name_to_the_node():
+    host = socket.gethostname().lower()
+    other = preflight.named(Identity("demo", Role.AGENT, host), "node02", Path("/etc/llmgw/x"))
+    assert other.fix.startswith(f"take node: out of agent.yaml, since this host is {host}; or on the machine with")
 
 
 async def test_an_engine_runs_or_says_why_not(engine: Path):
@@ -32,7 +44,7 @@ def test_ports_outside_of_the_kernels_are_ok(monkeypatch: pytest.MonkeyPatch):
     check = preflight.ports(Ports(32000, 33000))
     assert check.result is Result.WARNING
     assert "engine_ports 32000-33000 overlaps the ports 32768-60999" in check.fact
-    assert check.fix == "choose a range outside"
+    assert check.fix == "choose a range outside, such as 21000-21999"
 
 
 def test_more_memory_than_there_is_is_a_fault(tmp_path: Path):

@@ -345,7 +345,7 @@ async def test_engines_are_probed_while_the_machine_does_not_answer(
 async def test_an_engine_on_storage_that_hangs_is_a_problem(survey: Survey, monkeypatch: pytest.MonkeyPatch):
     let_go = threading.Event()
     monkeypatch.setattr(probe_module, "TIMEOUT", 1.0)
-    monkeypatch.setattr(probe_module, "_unusable", lambda _: let_go.wait(60) and "")
+    monkeypatch.setattr(probe_module, "obstacle", lambda _: let_go.wait(60) and None)
     try:
         await survey.probe()
     finally:

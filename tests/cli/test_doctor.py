@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from llmgw.cli import doctor
-from llmgw.cli.examine import clock, host, report
+from llmgw.cli.examine import clock, host, report, subjects
 from llmgw.core.checks import Check, Examined, Result, fault, ok, warning, worst
 from llmgw.core.identity import Role
 from llmgw.pki import authority
@@ -94,7 +94,7 @@ def test_the_worst_of_nothing_is_ok():
 def test_the_exit_status_is_the_worst_result(
     check: Check, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    async def examine(files: list[Path], seconds: float) -> list[Examined]:
+    async def examine(files: list[Path], seconds: float, more: object) -> list[Examined]:
         return [Examined(subject="x", checks=(ok("a", "b"), check))]
 
     monkeypatch.setattr(host, "examine", examine)
@@ -110,6 +110,38 @@ def test_a_file_that_is_named_is_looked_at(client: Path, capsys: pytest.CaptureF
     assert control["result"] == "fault" and "no such file or directory" in control["fact"]
 
 
+def test_a_file_that_is_not_there_is_not_to_be_corrected_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert doctor.main([str(tmp_path / "agent.yaml")]) == 2
+    assert "no such file or directory\n" in (said := capsys.readouterr().out)
+    assert "→ name a file that is there; deploy/ has an example of each" in said
+
+
+def test_a_laptop_is_looked_at_as_ctl_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    authority.init(tmp_path / "pki", "lab")
+    authority.issue(tmp_path / "pki", "operator", Role.OPERATOR, [], tmp_path / "operator")
+    assert doctor.main(["--server", "127.0.0.1:1", "--tls", str(tmp_path / "operator"), "--json"]) == 2
+    said = json.loads(capsys.readouterr().out)
+    assert {one["subject"] for one in said["checks"]} == {
+        f"client: 127.0.0.1:1 by {tmp_path}/operator", f"host: {said['host']}"
+    }  # fmt: skip
+    assert [one["fact"] for one in said["checks"] if one["result"] == "fault"] == ["127.0.0.1:1: connection refused"]
+    assert not [one for one in said["checks"] if one["name"] == "disk"]
+
+
+def test_what_keeps_root_is_told_beside_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    context = tmp_path / "home" / ".config" / "llmgw" / "lab.yaml"
+    context.parent.mkdir(parents=True)
+    context.write_text(f"socket: {tmp_path}/llmgwd.sock\n")
+    monkeypatch.setattr(subjects, "shut", lambda etc: True)
+    monkeypatch.setattr(sys, "argv", ["/opt/llmgw/bin/llmgw", "doctor", "--timeout", "1 s"])
+    assert doctor.main([]) == 2
+    said = capsys.readouterr().out
+    assert f"client: {context}" in said and "/etc/llmgw cannot be looked into by" in said
+    assert "→ run as root: sudo /opt/llmgw/bin/llmgw doctor --timeout '1 s'" in said
+
+
 def test_an_operators_certificate_is_judged_by_its_role(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     authority.init(tmp_path / "pki", "lab")
     issued = authority.issue(tmp_path / "pki", "node01", Role.AGENT, [], tmp_path)
@@ -123,8 +155,10 @@ def test_an_operators_certificate_is_judged_by_its_role(tmp_path: Path, capsys: 
 async def test_a_host_without_files_says_how_to_name_one_and_tells_what_it_is(tmp_path: Path):
     (told,) = await host.examine([], 1.0, etc=tmp_path / "etc")
     names = [one.name for one in told.checks]
-    assert names[0] == "configuration" and "or name a file: llmgw doctor FILE" in told.checks[0].fix
-    assert {"machine", "processor", "memory", "disk", "clock"} <= set(names)
+    assert names[0] == "configuration" and told.checks[0].fix.endswith(" doctor FILE")
+    assert " doctor --server HOST --tls DIR" in told.checks[0].fix
+    assert {"machine", "processor", "memory", "clock"} <= set(names)
+    assert "disk" not in names, "a laptop has none of an agent's directories"
 
 
 async def test_a_file_on_storage_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

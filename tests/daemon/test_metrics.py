@@ -285,7 +285,20 @@ async def test_an_address_in_use_is_one_line_and_names_who_has_it(tmp_path: Path
         status, said = await refused(tmp_path, certificates, metrics=f"127.0.0.1:{port}")
     assert (status, len(said.splitlines())) == (3, 1), said
     assert f"cannot listen at 127.0.0.1:{port}: address already in use" in said and "listens there" in said
+    assert "give another address with metrics: in server.yaml" in said
     assert "llmgw.db" not in os.listdir(tmp_path)
+
+
+async def test_check_tries_its_address_while_no_llmgwd_runs(tmp_path: Path, certificates: Certificates) -> None:
+    status, said = await refused(tmp_path, certificates, "--check", metrics="192.0.2.77:9480")
+    assert (status, len(said.splitlines())) == (3, 1), said
+    assert (
+        "cannot listen at 192.0.2.77:9480: cannot assign requested address; give another address with metrics:" in said
+    )
+    port = free_port()
+    async with llmgwd(tmp_path, certificates, metrics=f"127.0.0.1:{port}") as daemon:
+        more = {"listen": f"127.0.0.1:{daemon.port}", "metrics": f"127.0.0.1:{port}"}
+        assert (await refused(tmp_path, certificates, "--check", **more))[0] == 0
 
 
 async def test_the_address_of_the_agents_is_refused(tmp_path: Path, certificates: Certificates) -> None:

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from llmgw.config.load import load_server
+from llmgw.core.errors import BadConfig
 from llmgw.core.identity import Role
+from llmgw.daemon.main import check_unit
+from llmgw.host import units
+from llmgw.host.accounts import account, ourselves
+from llmgw.host.units import Unit
 from llmgw.pki.authority import init, issue
-from tests.daemon.conftest import Certificates
+from tests.daemon.conftest import Certificates, write_config
 from tests.daemon.test_process import COMMAND, llmgwd, refused
 
 
@@ -64,6 +70,29 @@ async def test_check_finds_nothing_wrong_while_it_runs(tmp_path: Path, certifica
     async with llmgwd(tmp_path, certificates) as daemon:
         status, said = await refused(tmp_path, certificates, "--check", listen=f"127.0.0.1:{daemon.port}")
         assert (status, said.count("\n")) == (0, 1), said
+
+
+def test_check_judges_the_files_for_the_user_of_the_unit(
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root can use them all, and a start would still fail. The service manager is in tests/host/test_units.py."""
+    file = write_config(tmp_path, certificates)
+    for one in (tmp_path, *tmp_path.parents[:-2]):
+        one.chmod(0o755)
+    file.chmod(0o600)
+    nobody = Unit(
+        name="llmgwd.service", loaded=True, enabled=True, active="inactive", sub="dead", result="", status="0",
+        restarts=0, user="nobody", account=account("nobody"),
+    )  # fmt: skip
+    monkeypatch.setattr(units, "unit", lambda program, file: nobody)
+    with pytest.raises(BadConfig) as refused:
+        check_unit(load_server(file), file)
+    assert str(refused.value) == (
+        f"{file}: has mode 0600, owner {ourselves().name}: user nobody of unit llmgwd.service cannot read it; "
+        f"chown nobody: {file}"
+    )
+    monkeypatch.setattr(units, "unit", lambda program, file: None)
+    check_unit(load_server(file), file)
 
 
 async def test_help_says_what_it_ends_with() -> None:

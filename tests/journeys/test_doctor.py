@@ -123,7 +123,7 @@ def test_a_new_user_is_told_every_fault_that_was_planted(open_path: Path):
         (
             "certificate",
             "fault",
-        ): "is for node06, the node is node05: the control plane will refuse it → set node: node06",
+        ): "is for node06, the node is node05: the control plane will refuse it → on the machine with the authority",
         ("engine", "fault"): "libgomp.so.1: cannot open",
         ("control plane", "fault"): f"127.0.0.1:{port}: connection refused → is llmgwd running there?",
         ("ports", "warning"): "engine_ports 30000-60999 overlaps the ports",

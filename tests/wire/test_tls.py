@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import BadConfig, ControlUnreachable, LlmgwError, PeerNotTrusted
 from llmgw.core.identity import Identity, Role
 from llmgw.wire import tls
@@ -358,3 +359,11 @@ def test_our_own_certificate_is_looked_at_before_anything_is_dialled(tmp_path, s
 def test_our_own_identity(tmp_path):
     given = files(tmp_path, leaf(BELOW, [OP, *LOCAL]), ROOT, BELOW)
     assert tls.own_identity(given).uri == "llmgw://demo/operator/op"
+
+
+def test_a_certificate_and_a_key_in_each_others_place_are_told(tmp_path):
+    given = files(tmp_path, leaf(issuing(root()), [CONTROL]), root())
+    given = TlsFiles(given.key, given.certificate, given.authority)
+    for use in (tls.own_identity, tls.client_context, tls.server_context):
+        with pytest.raises(BadConfig, match=r"tls\.certificate and tls\.key are swapped; exchange the two"):
+            use(given)

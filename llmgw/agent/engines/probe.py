@@ -1,13 +1,13 @@
 """Which engines does this node have, and do they run? Those that agent.yaml names, and nothing else."""
 
 import asyncio
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmgw.agent.engines import llamacpp
 from llmgw.agent.engines.adapter import Adapter
+from llmgw.agent.engines.obstacle import Obstacle, obstacle
 from llmgw.agent.run import run
 from llmgw.agent.threads import once
 from llmgw.core.facts import EngineReport
@@ -38,7 +38,8 @@ async def _probe(name: str, path: str, environment: Mapping[str, str]) -> Engine
     if adapter is None:
         problem = f"this agent does not know how to run {name}; it knows {', '.join(sorted(ADAPTERS))}"
     else:
-        problem = await _there(path)
+        in_the_way = await hindrance(path)
+        problem = in_the_way.fact if in_the_way else ""
     if adapter is not None and not problem:
         version, flags, problem = await _asked(adapter, path, environment)
     report = EngineReport(engine=name, version=version, path=path, problem=problem, by_hand=True)
@@ -57,16 +58,10 @@ async def _asked(adapter: Adapter, path: str, environment: Mapping[str, str]) ->
     return version, flags, adapter.lacking(flags)
 
 
-async def _there(path: str) -> str:
+async def hindrance(path: str) -> Obstacle | None:
+    """What keeps the program from being started; its storage has a limit to show it."""
     try:
-        return await once(("engine", path), TIMEOUT, _unusable, path)
+        return await once(("engine", path), TIMEOUT, obstacle, path)
     except TimeoutError as error:
-        return f"the storage of {path} {error.strerror}"
-
-
-def _unusable(path: str) -> str:
-    if not os.path.exists(path):
-        return f"{path} is not there"
-    if not os.path.isfile(path):
-        return f"{path} is no file"
-    return "" if os.access(path, os.X_OK) else f"{path} may not be executed"
+        fix = "see to the storage that it is on, or correct engines: in agent.yaml"
+        return Obstacle(fact=f"the storage of {path} {error.strerror}", fix=fix)

@@ -10,6 +10,10 @@ from llmgw.config.agent import Ports
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
+_FIRST = 1024
+"""Ports below are for root's programs."""
+
+
 class NoPort(Exception):
     """Every port of the range is taken; the text says so."""
 
@@ -32,6 +36,28 @@ def overlap(ports: Ports, taken: range) -> str:
         f"engine_ports {ports} overlaps the ports {taken.start}-{taken.stop - 1} that the kernel takes for outgoing "
         f"connections: an engine may find its port in use"
     )
+
+
+def way_out(taken: range, wanted: int) -> str:
+    """What to do about a range of so many ports that overlaps the kernel's."""
+    free = outside(taken, wanted)
+    if free is None:
+        return 'leave some to others: sysctl -w net.ipv4.ip_local_port_range="32768 60999"'
+    return f"choose a range outside, such as {free}"
+
+
+def outside(taken: range, wanted: int) -> Ports | None:
+    """A range that the kernel gives to nobody, of so many ports where there are; the default where that is free."""
+    default = Ports(21000, 21999)
+    if default.last < taken.start or default.first >= taken.stop:
+        return default
+    below, above = range(_FIRST, taken.start), range(taken.stop, 65536)
+    room = max(below, above, key=len)
+    if not room:
+        return None
+    most = min(wanted, len(room))
+    # Next to the kernel's own: well-known ports are low.
+    return Ports(room.stop - most, room.stop - 1) if room is below else Ports(room.start, room.start + most - 1)
 
 
 def lease(ports: Ports, host: str, leased: Collection[int], avoid: range) -> int:

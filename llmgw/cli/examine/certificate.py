@@ -1,17 +1,21 @@
 """Is a program's certificate in order: its chain, whose it is, what it may do, and its dates?"""
 
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmgw.cli.examine.clock import SET, behind
+from llmgw.cli.examine.findings import Findings
 from llmgw.cli.examine.places import is_key, readable
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import BadConfig, BadName
 from llmgw.core.identity import Identity, Role, identity
+from llmgw.core.issuing import issue, of_other_name
 from llmgw.core.symptoms import CERTIFICATE_SHORT
-from llmgw.wire import der, rehearsal, tls
+from llmgw.wire import der, pem, rehearsal, tls
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -32,16 +36,51 @@ class Wanted:
     """Empty where the file does not name one."""
     name: str = ""
     """Empty where any will do."""
+    address: str = ""
+    """What others dial, where the certificate must say so."""
+    program: str = ""
+    """The daemon that is to be restarted with a new one, empty where none is."""
 
 
 def certificate(files: TlsFiles, wanted: Wanted) -> list[Check]:
     """What is right and wrong with a certificate; a file that cannot be read is not told again here."""
+    if pem.swapped(files):
+        return []
     found: list[Check] = []
+    if (begin := early(files)) is not None:
+        found.append(behind(f"{files.certificate} and its authority begin on {der.when(begin)}"))
     if readable(files.certificate):
-        found += _of_certificate(files, wanted)
-    if readable(files.authority):
+        found += _of_certificate(files, wanted, dates=begin is None)
+    if readable(files.authority) and begin is None:
         found += _of_authority(files.authority)
     return found
+
+
+def early(files: TlsFiles) -> datetime | None:
+    """When the certificate begins, where it and its authority both begin later than it is here; else None.
+
+    An authority is older than what it issues: that both are yet to come says that the clock is wrong, not they.
+    """
+    try:
+        shown = [der.certificate(tls.certificates(path)[0]) for path in (files.certificate, files.authority)]
+    except BadConfig:
+        return None
+    begins = [one.not_before for one in shown]
+    return begins[0] if min(begins) > datetime.now(UTC) else None
+
+
+def own_found(checks: list[Check], files: TlsFiles | None, reached: Findings) -> Findings:
+    """What was found of our own certificate and files, in the light of what control planes showed.
+
+    Where those are of another authority than ours, a new certificate is no way out.
+    """
+    if files is None:
+        return Findings(checks)
+    if reached.strange:
+        strange = rehearsal.STRANGE.format(files.authority)
+        fix = f"{files.authority} is not this cluster's: copy the root over it from the machine with the authority"
+        checks = [replace(one, fix=f"{fix} (pki/root.crt)") if strange in one.fact else one for one in checks]
+    return Findings(checks, early=early(files) is not None)
 
 
 def who(files: TlsFiles) -> Identity | None:
@@ -58,7 +97,7 @@ def fingerprint(files: TlsFiles) -> str:
     return der.fingerprint(tls.certificates(files.certificate)[0])
 
 
-def _of_certificate(files: TlsFiles, wanted: Wanted) -> list[Check]:
+def _of_certificate(files: TlsFiles, wanted: Wanted, *, dates: bool) -> list[Check]:
     path = files.certificate
     try:
         leaf, *above = [der.certificate(one) for one in tls.certificates(path)]
@@ -66,47 +105,55 @@ def _of_certificate(files: TlsFiles, wanted: Wanted) -> list[Check]:
         return [_unusable(error)]
     holder = who(files)
     if holder is None:
-        return [fault(_NAME, f"{path} names nobody of a cluster", _issue(wanted, None))]
-    wrong = [*_holder(path, holder, wanted), *_chain(files, holder, wanted)]
-    wrong += _dates(path, leaf, _issue(wanted, holder))
-    for number, one in enumerate(above, start=2):
-        subject = f"{path}: its certificate {number}, an authority's,"
-        wrong += _authority_dates(subject, one)
+        return [fault(_NAME, f"{path} names nobody of a cluster", _issue(files, wanted, None, leaf))]
+    again = _issue(files, wanted, holder, leaf)
+    wrong = [*_holder(path, holder, wanted, again), *_chain(files, holder, again)]
+    if dates:
+        wrong += _dates(path, leaf, again)
+        for number, one in enumerate(above, start=2):
+            subject = f"{path}: its certificate {number}, an authority's,"
+            wrong += _authority_dates(subject, one)
     until = f"until {leaf.not_after:%Y-%m-%d} ({_left(leaf)})"
     right = ok(_NAME, f"{path} is for {holder} of cluster {holder.cluster}, {until}")
     return wrong or [right]
 
 
-def _unusable(error: BadConfig) -> Check:
-    fact, _, fix = error.rule.partition("; ")
-    return fault(_NAME, f"{error.file}: {fact}" + (f", not {error.found}" if error.found else ""), fix or _AGAIN)
+def _unusable(error: BadConfig, fix: str = "") -> Check:
+    fact, _, own = error.rule.partition("; ")
+    fix = fix or own or "issue a new one on the machine with the authority (llmgw pki issue)"
+    return fault(_NAME, f"{error.file}: {fact}" + (f", not {error.found}" if error.found else ""), fix)
 
 
-_AGAIN = "issue a new one with `llmgw pki issue`"
-
-
-def _holder(path: Path, holder: Identity, wanted: Wanted) -> list[Check]:
+def _holder(path: Path, holder: Identity, wanted: Wanted, again: str) -> list[Check]:
     """Whether it speaks for whom it should."""
     found = []
     if holder.role not in wanted.roles:
         roles = " or ".join(role.value for role in wanted.roles)
-        found.append(fault(_NAME, f"{path} is for the role {holder.role.value}, not {roles}", _issue(wanted, holder)))
+        found.append(fault(_NAME, f"{path} is for the role {holder.role.value}, not {roles}", again))
     if wanted.cluster and holder.cluster != wanted.cluster:
         fact = f"{path} is for cluster {holder.cluster}, the file says cluster {wanted.cluster}"
-        found.append(fault(_NAME, fact, f"correct cluster:, or {_issue(wanted, holder)}"))
+        found.append(fault(_NAME, fact, f"correct cluster:, or {again}"))
     if wanted.name and holder.name != wanted.name:
         fact = f"{path} is for {holder.name}, the node is {wanted.name}: the control plane will refuse it"
-        found.append(fault(_NAME, fact, f"set node: {holder.name}, or {_issue(wanted, holder)}"))
+        found.append(fault(_NAME, fact, of_other_name(holder.name, socket.gethostname().lower(), again)))
     return found
 
 
-def _issue(wanted: Wanted, holder: Identity | None) -> str:
+def _issue(files: TlsFiles, wanted: Wanted, holder: Identity | None, leaf: der.Certificate) -> str:
     name = wanted.name or (holder.name if holder else "NAME")
     role = holder.role if holder and holder.role in wanted.roles else wanted.roles[0]
-    return f"issue one: llmgw pki issue {name} --role {role.value}"
+    dialled = _addresses(name, wanted, leaf) if role is Role.CONTROL else []
+    return issue(name, role, str(files.certificate.parent), addresses=dialled, restart=wanted.program)
 
 
-def _chain(files: TlsFiles, holder: Identity, wanted: Wanted) -> list[Check]:
+def _addresses(name: str, wanted: Wanted, leaf: der.Certificate) -> list[str]:
+    """All at which it is dialled, by the file and by the certificate so far."""
+    known = dict.fromkeys(filter(None, (wanted.address, *leaf.names, *leaf.addresses)))
+    known.pop(name, None)
+    return [*known] or ["HOST"]
+
+
+def _chain(files: TlsFiles, holder: Identity, again: str) -> list[Check]:
     """Whether a peer would take it; without the key to try that with, whether the authority signed it."""
     if not readable(files.authority):
         return []
@@ -116,7 +163,9 @@ def _chain(files: TlsFiles, holder: Identity, wanted: Wanted) -> list[Check]:
         why = rehearsal.refusal(files, serves=serves) if is_key(files.key) else unsigned(files)
     except BadConfig as error:
         return [_unusable(error)]
-    return [fault(_NAME, f"{files.certificate}: {why}", _issue(wanted, holder))] if why else []
+    if why == rehearsal.STRANGE.format(files.authority):
+        again = f"copy the authority.crt that was issued with it over {files.authority}, or {again}"
+    return [fault(_NAME, f"{files.certificate}: {why}", again)] if why else []
 
 
 def unsigned(files: TlsFiles) -> str:
@@ -150,17 +199,17 @@ def _signed(one: "Certificate", by: "Certificate") -> bool:
     return True
 
 
-def _dates(path: Path, leaf: der.Certificate, issue: str) -> list[Check]:
+def _dates(path: Path, leaf: der.Certificate, again: str) -> list[Check]:
     now = datetime.now(UTC)
     life = leaf.not_after - leaf.not_before
     if now > leaf.not_after:
         fact = f"{path} expired on {der.when(leaf.not_after)}; it is {der.when(now)} here"
-        return [fault(_NAME, fact, f"{issue}; or set the clock right, when that is not the time")]
+        return [fault(_NAME, fact, f"{again}; or set the clock right, when that is not the time: {SET}")]
     if now < leaf.not_before:
         fact = f"{path} is not valid before {der.when(leaf.not_before)}; it is {der.when(now)} here"
-        return [fault(_NAME, fact, "set this host's clock right (NTP); a certificate begins when it is made")]
+        return [fault(_NAME, fact, f"set this host's clock right: {SET}; a certificate begins when it is made")]
     if leaf.not_after - now < min(_SOON, life / _SHARE):
-        return [warning(_NAME, f"{path} ends in {_left(leaf)}, on {der.when(leaf.not_after)}", issue)]
+        return [warning(_NAME, f"{path} ends in {_left(leaf)}, on {der.when(leaf.not_after)}", again)]
     return []
 
 
@@ -168,7 +217,7 @@ def _of_authority(path: Path) -> list[Check]:
     try:
         shown = [der.certificate(one) for one in tls.certificates(path)]
     except BadConfig as error:
-        return [_unusable(error)]
+        return [_unusable(error, "copy it from the machine with the authority (there it is pki/root.crt)")]
     wrong = [check for one in shown for check in _authority_dates(str(path), one)]
     name, until = shown[0].issuer or "without a name", f"{shown[0].not_after:%Y-%m-%d}"
     return wrong or [ok(_AUTHORITY, f"{path} ({name}) is valid until {until}")]
@@ -180,7 +229,7 @@ def _authority_dates(subject: str, one: der.Certificate) -> list[Check]:
         return [fault(_AUTHORITY, f"{subject} expired on {der.when(one.not_after)}; it is {der.when(now)} here", again)]
     if now < one.not_before:
         fact = f"{subject} is not valid before {der.when(one.not_before)}; it is {der.when(now)} here"
-        return [fault(_AUTHORITY, fact, "set this host's clock right (NTP)")]
+        return [fault(_AUTHORITY, fact, f"set this host's clock right: {SET}")]
     if one.not_after - now < min(_AUTHORITY_SOON, (one.not_after - one.not_before) / _SHARE):
         return [warning(_AUTHORITY, f"{subject} ends in {_left(one)}, on {der.when(one.not_after)}", again)]
     return []

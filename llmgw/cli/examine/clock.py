@@ -5,8 +5,10 @@ one from being taken.
 """
 
 import ctypes
+import shutil
 import struct
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from llmgw.cli.examine.findings import Skew
 from llmgw.core.checks import Check, fault, ok, warning
@@ -15,7 +17,9 @@ from llmgw.core.skew import WARN_FROM
 _NAME = "clock"
 _WRONG = 300.0
 """Seconds off from which it is a fault; it is a warning from as many on as a node is warned of."""
-_NTP = "set up NTP (chrony or systemd-timesyncd); `timedatectl` shows whether it works"
+SET = "chronyc makestep" if shutil.which("chronyc") else "timedatectl set-ntp true"
+"""The command that sets the clock right now, by chrony where that keeps it."""
+_NTP = f"{SET} (by chrony or systemd-timesyncd, which must be installed); `timedatectl` shows whether it works"
 
 _STATUS_AT, _TIMEX_SIZE = 40, 512
 """In the kernel's `struct timex` of 64-bit machines (adjtimex(2)); it is smaller than the size."""
@@ -43,10 +47,17 @@ def _by(skew: Skew) -> Check:
     way = "behind" if skew.seconds > 0 else "ahead of"
     fact = f"this clock is {abs(skew.seconds):.1f} s {way} that of control plane {skew.address}"
     if off >= _WRONG:
-        return fault(_NAME, f"{fact}: certificates seem expired, or not valid yet", f"set it right now, then {_NTP}")
+        return fault(_NAME, f"{fact}: certificates seem expired, or not valid yet", f"set it right now: {_NTP}")
     if off >= WARN_FROM:
         return warning(_NAME, fact, f"{_NTP}, on both hosts")
     return ok(_NAME, f"within {max(abs(skew.seconds), skew.round_trip):.2f} s of control plane {skew.address}")
+
+
+def behind(fact: str) -> Check:
+    """A clock that is behind all that it is compared with, by this fact."""
+    now = datetime.now(UTC)
+    told = f"by this clock it is {now:%Y-%m-%d %H:%M:%S} UTC, which must be wrong: {fact}"
+    return fault(_NAME, told, f"set it right now: {_NTP}")
 
 
 def by_kernel() -> bool | None:

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 from llmgw.agent.threads import aside
+from llmgw.cli.examine.clock import SET
 from llmgw.cli.examine.findings import Findings, Skew
-from llmgw.cli.examine.user import AS_ROOT, user
+from llmgw.cli.examine.user import as_root, user
 from llmgw.client import ControlClient
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import BadConfig, ControlUnreachable, LlmgwError, NotAllowed, PeerNotTrusted
+from llmgw.core.identity import Role
+from llmgw.core.issuing import issue
 from llmgw.core.views import AboutView
 from llmgw.host.reason import reason
 from llmgw.wire import explain, onlooker
@@ -23,7 +26,7 @@ from llmgw.wire.channel import Channel
 
 _NAME, _RESOLUTION = "control plane", "name resolution"
 _UNREACHED = "look at the network and its firewalls, and run `llmgw doctor` on the control host"
-_UNTRUSTED = "issue that control plane a new certificate (llmgw pki issue); or set the clock right, where it is wrong"
+_EARLY = f"set the clock right, here ({SET}) or where it was issued"
 _MOST_SHOWN = 8
 
 
@@ -40,7 +43,7 @@ async def by_socket(config: ClientConfig, seconds: float) -> Findings:
     path = str(config.socket)
     if _barred(path):
         return Findings(
-            [warning(_NAME, f"{path} may not be used by {user()}", f"{AS_ROOT}; or join the socket's group")]
+            [warning(_NAME, f"{path} may not be used by {user()}", f"{as_root()}; or join the socket's group")]
         )
     async with ControlClient.open(config) as client:
         return await _asked(client, path, seconds)
@@ -75,7 +78,7 @@ async def _reached(at: Address, files: TlsFiles | None, seconds: float) -> Findi
     try:
         client = ControlClient([Channel(at.host, at.port, files, dial_time=seconds)])
     except BadConfig:
-        return Findings([await _looked(at, files, seconds)])
+        return await _looked(at, files, seconds)
     async with client:
         return await _asked(client, str(at), seconds, at)
 
@@ -94,7 +97,7 @@ async def _asked(client: ControlClient, where: str, seconds: float, at: Address 
         fact = f"{where}: it knows us and tells us nothing: {error}"
         return Findings([warning(_NAME, fact, "upgrade llmgwd there to this version")])
     except LlmgwError as error:
-        return Findings([await failed(error, where, at)])
+        return Findings([await failed(error, where, at)], strange=is_strange(error))
     skew = Skew(address=where, seconds=about.now - (before + after) / 2, round_trip=after - before)
     return Findings([ok(_NAME, _answer(where, about, skew))], [skew])
 
@@ -115,20 +118,38 @@ async def failed(error: LlmgwError, where: str, at: Address | None) -> Check:
                 return fault(_NAME, fact, "is it the port of llmgwd? if it is, llmgwd hangs: look at its journal")
             return fault(_NAME, f"{where}: {error.fact}", error.way_out or _UNREACHED)
         case PeerNotTrusted():
-            return fault(_NAME, f"{where}: {error.fact}", error.way_out or _UNTRUSTED)
+            return fault(_NAME, f"{where}: {error.fact}", _trusted(error, at))
     return fault(_NAME, f"{where}: {error}", _UNREACHED)
 
 
-async def _looked(at: Address, files: TlsFiles, seconds: float) -> Check:
+def is_strange(error: LlmgwError) -> bool:
+    """Whether a control plane is of another authority than ours."""
+    return isinstance(error, PeerNotTrusted) and explain.OTHER_AUTHORITY in error.fact
+
+
+def _trusted(error: PeerNotTrusted, at: Address | None) -> str:
+    """What to do about a control plane that is not believed, or does not believe us."""
+    if error.fact.startswith(explain.NOT_YET_VALID):
+        return _EARLY
+    if error.fact.startswith(explain.OURS_REFUSED):
+        return "see our own certificate above; the journal of llmgwd there says why it was refused"
+    dialled = [at.host] if at is not None else ["HOST"]
+    again = issue(
+        "NAME", Role.CONTROL, "the directory that tls: names on that host", addresses=dialled, restart="llmgwd"
+    )
+    return error.way_out or f"{again}; or set the clock right, where it is wrong: {SET}"
+
+
+async def _looked(at: Address, files: TlsFiles, seconds: float) -> Findings:
     """What can be seen without a certificate of our own."""
     try:
         shown = await onlooker.look(at, files.authority, seconds=seconds)
     except BadConfig:
-        return await _knocked(at, seconds, f"{files.authority} cannot be used to check it")
+        return Findings([await _knocked(at, seconds, f"{files.authority} cannot be used to check it")])
     except LlmgwError as error:
-        return await failed(error, str(at), at)
+        return Findings([await failed(error, str(at), at)], strange=is_strange(error))
     fact = f"{at}: it is {shown.identity} of cluster {shown.identity.cluster}, TLS in order; not asked any further"
-    return warning(_NAME, fact, "see what keeps our own certificate from being used, above")
+    return Findings([warning(_NAME, fact, "see what keeps our own certificate from being used, above")])
 
 
 def _barred(path: str) -> bool:

@@ -3,17 +3,19 @@
 import grp
 import os
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
 
 from llmgw.agent.threads import aside
 from llmgw.cli.examine import places, running
-from llmgw.cli.examine.certificate import Wanted, certificate, fingerprint
-from llmgw.cli.examine.control import by_socket, failed
+from llmgw.cli.examine.certificate import Wanted, certificate, fingerprint, own_found
+from llmgw.cli.examine.control import by_socket, failed, is_strange
 from llmgw.cli.examine.files import configuration
 from llmgw.cli.examine.findings import Findings, bounded
-from llmgw.cli.examine.listening import dialled, free
-from llmgw.cli.examine.user import AS_ROOT, user
+from llmgw.cli.examine.listening import dialled, free, is_everywhere
+from llmgw.cli.examine.runner import Runner, not_running, runner
+from llmgw.cli.examine.user import as_root, owner, user
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.config.lenient import Lenient
@@ -24,38 +26,52 @@ from llmgw.core.errors import BadConfig, LlmgwError
 from llmgw.core.hosts import is_loopback
 from llmgw.core.identity import Role
 from llmgw.daemon import place, schema
+from llmgw.host.accounts import READ, WRITE
+from llmgw.host.units import hindrance
 from llmgw.wire import onlooker
 
 _LIMIT = 10.0
 _STORE, _RUNS = "store", "llmgwd"
+_PROGRAM = "llmgwd"
 
 
 async def control_host(path: Path, seconds: float) -> Findings:
     """Look at all that server.yaml names, and at the llmgwd that runs with it."""
     read, checks = await aside(configuration, path, ServerConfig)
     found = Findings(checks)
-    found.checks += await bounded("files", "what server.yaml names", aside(_own, read), _LIMIT)
+    runs_as, wrong = await runner(_PROGRAM, path)
+    found.checks += wrong
+    own = await bounded("files", "what server.yaml names", aside(_own, path, read, runs_as), _LIMIT)
     pid = await aside(_llmgwd, read)
     if pid is None:
-        found.checks += await bounded("address", "the address", aside(_stopped, read), _LIMIT)
+        reached = Findings(await bounded("address", "the address", aside(_stopped, path, read, runs_as), _LIMIT))
     else:
-        found.add(await _running(read, pid, seconds))
+        reached = await _running(read, pid, seconds)
+    found.add(await aside(own_found, own, read.get("tls"), reached))
+    found.add(reached)
     listen: Address | None = read.get("listen")
     found.alone = listen is not None and is_loopback(listen.host)
     return found
 
 
-def _own(read: Lenient) -> list[Check]:
-    found: list[Check] = []
+def _own(path: Path, read: Lenient, runs_as: Runner) -> list[Check]:
+    found = places.own_file(path, runs_as)
     if (tls := read.get("tls")) is not None:
-        found += places.tls_files(tls)
-        found += certificate(tls, Wanted(roles=(Role.CONTROL,), cluster=read.get("cluster") or ""))
+        found += places.tls_files(tls, runs_as)
+        found += certificate(tls, _wanted(read))
     if (group := read.get("socket_group")) is not None:
         found.append(_group(group))
     if (store := read.get("store")) is not None:
-        found += _store(store, read.get("cluster") or "")
-        found += places.free_space(store.parent, "store")
+        found += places.own_directory(store.parent, "store", runs_as, private=False)
+        found += _store(store, read.get("cluster") or "", runs_as)
     return found
+
+
+def _wanted(read: Lenient) -> Wanted:
+    listen: Address | None = read.get("listen")
+    dialled = "" if listen is None or is_everywhere(listen) else listen.host
+    cluster = read.get("cluster") or ""
+    return Wanted(roles=(Role.CONTROL,), cluster=cluster, address=dialled, program=_PROGRAM)
 
 
 def _group(name: str) -> Check:
@@ -66,17 +82,31 @@ def _group(name: str) -> Check:
     return ok("socket", f"root and group {name} may use it ({', '.join(members[:8]) or 'no members'})")
 
 
-def _store(path: Path, cluster: str) -> list[Check]:
-    try:
-        place.check(path)
-    except BadConfig as error:
-        fact, _, fix = error.rule.partition("; ")
-        if os.geteuid() != 0:
-            return [warning(_STORE, f"{path}: {fact}", f"{AS_ROOT}; or {fix}")]
-        return [fault(_STORE, f"{path}: {fact}", fix)]
-    if not path.exists():
+def _store(path: Path, cluster: str, runs_as: Runner) -> list[Check]:
+    for file in (path, place.lock_file(path)):
+        if (wrong := _unusable(file, runs_as)) is not None:
+            return [wrong]
+    if not os.path.lexists(path):
         return [ok(_STORE, f"{path} is not there yet; llmgwd makes it")]
     return [_content(path, cluster)]
+
+
+def _unusable(file: Path, runs_as: Runner) -> Check | None:
+    """What keeps llmgwd from a file of the store; None when nothing does, or it is not there yet."""
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            return fault(_STORE, f"{file} is not a file", "move it away, or name another with store:")
+        told = runs_as.unit and hindrance(runs_as.unit, file, READ | WRITE)
+    except PermissionError:
+        return warning(_STORE, f"{file} cannot be seen by {user()}", as_root())
+    except OSError:
+        return None  # not there; why it cannot be is told with the directory
+    if told:
+        return fault(_STORE, *told)
+    if not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
+        whose = owner(file.stat().st_uid)
+        return warning(_STORE, f"{file} is {whose}'s and cannot be read and written by {user()}", as_root())
+    return None
 
 
 def _content(path: Path, cluster: str) -> Check:
@@ -97,7 +127,8 @@ def _content(path: Path, cluster: str) -> Check:
         fact = f"{path} has schema version {version or 'none'}, this version of llmgw knows {schema.VERSION}"
         return fault(_STORE, fact, "run the newer llmgwd, or name another file with store:")
     if cluster and whose != cluster:
-        return fault(_STORE, f"{path} belongs to cluster {whose}, not to {cluster}", "name another file with store:")
+        fix = "correct cluster: in server.yaml; or, where this is to be a new cluster, name another file with store:"
+        return fault(_STORE, f"{path} belongs to cluster {whose}, not to {cluster}", fix)
     return ok(_STORE, f"{path} is of cluster {whose}, schema version {version}")
 
 
@@ -106,41 +137,50 @@ def _llmgwd(read: Lenient) -> int | None:
     store: Path | None = read.get("store")
     try:
         return None if store is None else running.holder(place.lock_file(store))
-    except OSError:
+    except PermissionError:
         listen: Address | None = read.get("listen")
         return 0 if listen is not None and any(running.on(listen.port, running.listeners())) else None
+    except OSError:
+        return None  # below what is no directory nobody has a store
 
 
-def _stopped(read: Lenient) -> list[Check]:
-    listen: Address | None = read.get("listen")
-    stopped = warning(_RUNS, "is not running with this store", "systemctl start llmgwd")
-    return [stopped] if listen is None or listen.port == 0 else [stopped, *free(listen, "listen")]
+def _stopped(path: Path, read: Lenient, runs_as: Runner) -> list[Check]:
+    start = f"{_PROGRAM} --config {path}"
+    found = [not_running(_RUNS, "is not running with this store", runs_as.started_by, start)]
+    for key in ("listen", "metrics"):
+        at: Address | None = read.get(key)
+        if at is not None and at.port != 0:
+            found += free(at, key)
+    return found
 
 
 async def _running(read: Lenient, pid: int, seconds: float) -> Findings:
     """Whether the llmgwd that runs can be reached, and shows the certificate that is on disk."""
     told = ok(_RUNS, f"runs (pid {pid})")
     if not pid:
-        told = warning(_RUNS, f"somebody listens at its address; whether it has the store {user()} cannot see", AS_ROOT)
+        told = warning(
+            _RUNS, f"somebody listens at its address; whether it has the store {user()} cannot see", as_root()
+        )
     found = Findings([told])
     listen: Address | None = read.get("listen")
     tls: TlsFiles | None = read.get("tls")
     if listen is not None and listen.port != 0 and tls is not None:
-        found.checks.append(await _shows(dialled(listen), tls, seconds))
+        found.add(await _shows(dialled(listen), tls, seconds))
     if (path := read.get("socket")) is not None:
         found.add(await by_socket(ClientConfig(socket=path), seconds))
     return found
 
 
-async def _shows(at: Address, tls: TlsFiles, seconds: float) -> Check:
+async def _shows(at: Address, tls: TlsFiles, seconds: float) -> Findings:
     try:
         shown = await onlooker.look(at, tls.authority, seconds=seconds, as_host=False)
         mine = fingerprint(tls)
     except BadConfig as error:
-        return warning("control plane", f"{at}: its certificate cannot be judged: {error}", "see the files above")
+        told = f"{at}: its certificate cannot be judged: {error}"
+        return Findings([warning("control plane", told, "see the files above")])
     except LlmgwError as error:
-        return await failed(error, str(at), at)
+        return Findings([await failed(error, str(at), at)], strange=is_strange(error))
     if shown.fingerprint != mine:
         fact = f"{at}: it shows another certificate (SHA-256 {shown.fingerprint}) than the file has ({mine})"
-        return warning("control plane", fact, "systemctl restart llmgwd, so that it takes the new one")
-    return ok("control plane", f"{at}: it listens, and shows the certificate that is in the file")
+        return Findings([warning("control plane", fact, "systemctl restart llmgwd, so that it takes the new one")])
+    return Findings([ok("control plane", f"{at}: it listens, and shows the certificate that is in the file")])

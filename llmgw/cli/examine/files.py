@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from llmgw.cli.examine.user import AS_ROOT, user
+from llmgw.cli.examine.user import as_root, user
 from llmgw.config.lenient import Lenient, lenient
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import BadConfig
@@ -19,7 +19,7 @@ def configuration(path: Path, model: type[BaseModel]) -> tuple[Lenient, list[Che
     """Read the file; each fault is a check."""
     read = lenient(path, model)
     if _barred(path):
-        return read, [warning(_NAME, f"{path} cannot be read by {user()}", AS_ROOT)]
+        return read, [warning(_NAME, f"{path} cannot be read by {user()}", as_root())]
     found = [_wrong(one) for one in read.faults[:_MOST]]
     if len(read.faults) > _MOST:
         found.append(fault(_NAME, f"{path}: {len(read.faults) - _MOST} more faults", "mend those above first"))
@@ -38,5 +38,7 @@ def _barred(path: Path) -> bool:
 
 
 def _wrong(error: BadConfig) -> Check:
+    if error.line is None and error.rule.startswith("cannot be read"):
+        return fault(_NAME, str(error), "name a file that is there; deploy/ has an example of each")
     fix = f"correct {error.key} there" if error.key else "correct it there"
     return fault(_NAME, str(error), f"{fix}; docs/configuration.md has every key")

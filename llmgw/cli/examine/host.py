@@ -1,7 +1,6 @@
 """All subjects of one look at a host, at once, and what they say together about the clock."""
 
 import asyncio
-import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,23 +8,28 @@ from pathlib import Path
 from llmgw.cli.examine import clock, subjects
 from llmgw.cli.examine.findings import Findings
 from llmgw.cli.examine.subjects import Kind, Subject
-from llmgw.cli.examine.user import AS_ROOT, user
+from llmgw.cli.examine.user import as_root, command, user
 from llmgw.core.checks import Check, Examined, fault, warning
 
 _LEAST = 15.0
 """Seconds after which a file is given up, whatever is waited for."""
 
 
-async def examine(files: Sequence[Path], seconds: float, etc: Path = subjects.ETC) -> list[Examined]:
-    """Look at the files, or at those that are here when none is given; a control plane has so many seconds."""
-    chosen = [subjects.told(path) for path in files] or subjects.here(etc)
+async def examine(
+    files: Sequence[Path], seconds: float, etc: Path = subjects.ETC, more: Sequence[Subject] = ()
+) -> list[Examined]:
+    """Look at the files and at `more`, or at what is here when none is given; a control plane has so many seconds."""
+    named = [*map(subjects.told, files), *more]
+    chosen = named or subjects.here(etc)
     found = await asyncio.gather(*(_bounded(subject, seconds) for subject in chosen))
-    host = await _host(etc) if not chosen else []
-    skews = [skew for one in found for skew in one.skews]
-    host.append(clock.clock(skews, alone=any(one.alone for one in found)))
+    host = [_shut(etc)] if not named and subjects.shut(etc) else []
+    if not chosen:
+        host = await _host(etc, host)
+    if not any(one.early for one in found):
+        skews = [skew for one in found for skew in one.skews]
+        host.append(clock.clock(skews, alone=any(one.alone for one in found)))
     told = [
-        Examined(subject=f"{subject.kind.value}: {subject.path}", checks=tuple(one.checks))
-        for subject, one in zip(chosen, found, strict=True)
+        Examined(subject=str(subject), checks=tuple(one.checks)) for subject, one in zip(chosen, found, strict=True)
     ]
     return [*told, Examined(subject=f"host: {socket.gethostname()}", checks=tuple(host))]
 
@@ -58,23 +62,29 @@ async def _look(subject: Subject, seconds: float) -> Findings:
 
             return await router(subject.path, seconds)
         case Kind.CLIENT:
-            from llmgw.cli.examine.client import client
+            from llmgw.cli.examine.client import client, cluster
 
-            return await client(subject.path, seconds)
+            return await (cluster(subject.given, seconds) if subject.given else client(subject.path, seconds))
 
 
-async def _host(etc: Path) -> list[Check]:
-    """A host without a file of ours: what it would be as a node."""
+async def _host(etc: Path, shut: list[Check]) -> list[Check]:
+    """A host without a file of ours: what it would be as a node, but for the directories that a node has."""
     from llmgw.cli.examine.node import described, stand_in
     from llmgw.config.lenient import Lenient
 
-    return [_nothing(etc), *await described(stand_in(Lenient()))]
+    node = stand_in(Lenient())
+    machine = await described(node, but=(str(node.state),))
+    return [*(shut or [_nothing(etc)]), *machine]
+
+
+def _shut(etc: Path) -> Check:
+    return warning("configuration", f"{etc} cannot be looked into by {user()}", as_root())
 
 
 def _nothing(etc: Path) -> Check:
-    if os.path.isdir(etc) and not os.access(etc, os.X_OK, effective_ids=True):
-        return warning("configuration", f"{etc} cannot be looked into by {user()}", AS_ROOT)
-    fact = f"there is no configuration of llmgw in {etc}, and no context in ~/.config/llmgw"
-    return warning(
-        "configuration", fact, "write one (deploy/ has an example of each), or name a file: llmgw doctor FILE"
+    fact = f"there is no configuration of llmgw in {etc}, and neither a context nor a certificate in ~/.config/llmgw"
+    fix = (
+        f"on an operator's own machine: {command('doctor', '--server', 'HOST', '--tls', 'DIR')}; on a node or control "
+        f"host write one (deploy/ has an example of each), or name it: {command('doctor', 'FILE')}"
     )
+    return warning("configuration", fact, fix)

@@ -1,6 +1,6 @@
 """What does a node's description of itself say is right and wrong with it?"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from llmgw.core import symptoms, warnings
 from llmgw.core.checks import Check, fault, ok, warning
@@ -27,35 +27,55 @@ _NAMES: Mapping[type[warnings.NodeWarning], str] = {
 }
 """The kind of check that each warning belongs to. The certificate's end is told with the certificate."""
 
+_ADAPTER = (warnings.NoSubnetManager, warnings.FabricPortDown, warnings.AdapterAbsent, warnings.SubnetsDiffer)
 _FAULTS = (warnings.MachineUnknown, warnings.AdapterAbsent, warnings.GpuProbeFailed, warnings.DiskUnknown)
 
 
-def of_inventory(inventory: Inventory, now: float) -> Iterator[Check]:
-    """The facts, then what is wrong with them."""
-    yield from _facts(inventory)
-    for one in symptoms.of_inventory(inventory, now):
+def of_inventory(inventory: Inventory, now: float, but: Collection[str] = ()) -> Iterator[Check]:
+    """The facts, then what is wrong with them; of a thing that is wrong there is no other line.
+
+    `but`: directories whose disks are told elsewhere.
+    """
+    found = list(symptoms.of_inventory(inventory, now))
+    yield from _facts(inventory, found, but)
+    for one in found:
         name = _NAMES.get(type(one))
-        if name is not None:
-            yield (fault if isinstance(one, _FAULTS) else warning)(name, str(one), one.fix)
+        if name is None or getattr(one, "directory", None) in but:
+            continue
+        full = isinstance(one, warnings.DiskNearlyFull) and not one.free
+        yield (fault if full or isinstance(one, _FAULTS) else warning)(name, str(one), one.fix)
 
 
-def _facts(inventory: Inventory) -> Iterator[Check]:
+def once(checks: Sequence[Check]) -> list[Check]:
+    """Without the measured memory, where another line says what is wrong with it."""
+    wrong = any(one.fix and one.name == "memory" for one in checks)
+    return [one for one in checks if one.fix or one.name != "memory" or not wrong]
+
+
+def _facts(inventory: Inventory, found: Sequence[warnings.NodeWarning], but: Collection[str]) -> Iterator[Check]:
     where = inventory.virtualization or "unknown virtualisation"
     yield ok("machine", f"{inventory.os}, kernel {inventory.kernel}, {inventory.arch}, {where}")
     extensions = ", ".join(inventory.cpu.features) or "none that is known"
     model = inventory.cpu.model or "unknown processor"
-    yield ok("processor", f"{model}, {inventory.cpu.cores} cores; vector extensions: {extensions}")
+    if not _told(found, warnings.NoAvx2):
+        yield ok("processor", f"{model}, {inventory.cpu.cores} cores; vector extensions: {extensions}")
     limit = f", limited by its control group to {size(inventory.memory_limit)}" if inventory.memory_limit else ""
-    yield ok("memory", f"{size(inventory.memory)} for engines{limit}")
+    if "memory" not in {one.field for one in found if isinstance(one, warnings.StatedDiffers)}:
+        yield ok("memory", f"{size(inventory.memory)} for engines{limit}")
     yield from (ok("gpu", _gpu(one)) for one in inventory.gpus[:_MOST])
     if not inventory.gpus and not inventory.gpu_problem:
         yield ok("gpu", "none")
-    yield from (ok("fabric", _adapter(one)) for one in inventory.adapters[:_MOST])
-    if not inventory.adapters and not inventory.adapter_problem:
+    wrong = {one.adapter.split()[0] for one in found if isinstance(one, _ADAPTER)}
+    yield from (ok("fabric", _adapter(one)) for one in inventory.adapters[:_MOST] if one.name not in wrong)
+    if not inventory.adapters and not inventory.adapter_problem and not wrong:
         yield ok("fabric", "no adapter")
     for disk in inventory.disks[:_MOST]:
-        if not disk.problem:
+        if not disk.problem and not symptoms.nearly_full(disk) and disk.directory not in but:
             yield ok("disk", f"{disk.directory}: {size(disk.free)} of {size(disk.total)} free")
+
+
+def _told(found: Sequence[warnings.NodeWarning], kind: type[warnings.NodeWarning]) -> bool:
+    return any(isinstance(one, kind) for one in found)
 
 
 def _gpu(gpu: Gpu) -> str:

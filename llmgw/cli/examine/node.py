@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from llmgw.agent import preflight
@@ -14,12 +14,13 @@ from llmgw.agent.launch import systemd
 from llmgw.agent.patience import words
 from llmgw.agent.threads import aside
 from llmgw.cli.examine import machine, places, running
-from llmgw.cli.examine.certificate import Wanted, certificate
+from llmgw.cli.examine.certificate import Wanted, certificate, own_found
 from llmgw.cli.examine.control import control_planes
 from llmgw.cli.examine.files import configuration
 from llmgw.cli.examine.findings import Findings, bounded
 from llmgw.cli.examine.libraries import libraries
-from llmgw.cli.examine.user import AS_ROOT, user
+from llmgw.cli.examine.runner import Runner, not_running, runner
+from llmgw.cli.examine.user import as_root, user
 from llmgw.config.agent import AgentConfig, Ports
 from llmgw.config.lenient import Lenient
 from llmgw.config.tls import TlsFiles
@@ -30,6 +31,7 @@ from llmgw.core.identity import Role
 _LIMIT = 12.0
 """Seconds for the slowest of the machine's tools."""
 _SHOWN = 8
+_PROGRAM = "llmgw-agent"
 
 
 async def node(path: Path, seconds: float) -> Findings:
@@ -41,13 +43,19 @@ async def node(path: Path, seconds: float) -> Findings:
         # What a node without a word of its own would be; what its file names cannot be told.
         found.checks += await described(config)
         return found
+    runs_as, wrong = await runner(_PROGRAM, path)
+    found.checks += wrong
     async with asyncio.TaskGroup() as group:
-        own = group.create_task(bounded("files", "what agent.yaml names", aside(_own, read, config), _LIMIT))
+        own = group.create_task(
+            bounded("files", "what agent.yaml names", aside(_own, path, read, config, runs_as), _LIMIT)
+        )
         engines = group.create_task(_engines(config))
         control = group.create_task(control_planes(config.control, read.get("tls"), seconds))
-        host = group.create_task(described(config))
-    found.checks += [*own.result(), *engines.result(), *host.result()]
-    found.add(control.result())
+        host = group.create_task(described(config, but=(str(config.state),)))
+    reached = control.result()
+    checks = [*own.result(), *engines.result(), *host.result()]
+    found.add(await aside(own_found, machine.once(checks), read.get("tls"), reached))
+    found.add(reached)
     return found
 
 
@@ -60,12 +68,12 @@ def stand_in(read: Lenient) -> AgentConfig:
     return AgentConfig.model_construct(**values | {"node": values["node"] or socket.gethostname().lower()})
 
 
-async def described(config: AgentConfig) -> list[Check]:
-    """The machine as its agent would describe it."""
+async def described(config: AgentConfig, but: Collection[str] = ()) -> list[Check]:
+    """The machine as its agent would describe it, without the disks under these directories."""
 
     async def look() -> list[Check]:
         found = await inventory(config, root_of(config), ours=running.is_engine)
-        return list(machine.of_inventory(found, time.time()))
+        return list(machine.of_inventory(found, time.time(), but))
 
     return await bounded("machine", "the machine", look(), _LIMIT)
 
@@ -85,29 +93,32 @@ async def _engine(name: str, program: Path) -> list[Check]:
     return [*runs, *linked]
 
 
-def _own(read: Lenient, config: AgentConfig) -> list[Check]:
+def _own(path: Path, read: Lenient, config: AgentConfig, runs_as: Runner) -> list[Check]:
     """Files, certificate, state, ports and launcher: what needs no waiting for others."""
-    found: list[Check] = []
+    found = places.own_file(path, runs_as)
     tls: TlsFiles | None = read.get("tls")
     if tls is not None:
-        found += places.tls_files(tls)
-        found += certificate(tls, Wanted(roles=(Role.AGENT,), name=config.node))
-    found += places.own_directory(config.state, "state", private=True)
-    agent, told = _agent(config.state)
+        found += places.tls_files(tls, runs_as)
+        found += certificate(tls, Wanted(roles=(Role.AGENT,), name=config.node, program=_PROGRAM))
+    found += places.own_directory(config.state, "state", runs_as, private=True)
+    agent, told = _agent(config.state, path, runs_as)
     found += [told, *_ports(config.engine_ports, agent)]
     found += preflight.memory_stated(config.memory, root_of(config))
     # The agent runs as root, whoever we are.
     return [*found, preflight.launcher(config.launcher, has=systemd.booted())]
 
 
-def _agent(state: Path) -> tuple[int | None, Check]:
+def _agent(state: Path, path: Path, runs_as: Runner) -> tuple[int | None, Check]:
     """The pid of the agent that has the state, and that it runs."""
     try:
         agent = running.holder(state / "lock")
-    except OSError as error:
-        return None, warning("agent", f"whether it runs cannot be seen by {user()}: {words(error)}", AS_ROOT)
+    except PermissionError as error:
+        return None, warning("agent", f"whether it runs cannot be seen by {user()}: {words(error)}", as_root())
+    except OSError:
+        agent = None  # nobody locks what cannot be there; why it cannot is told with the directory
     if agent is None:
-        return None, warning("agent", f"no agent runs with state {state}", "systemctl start llmgw-agent")
+        fact = f"no agent runs with state {state}"
+        return None, not_running("agent", fact, runs_as.started_by, f"{_PROGRAM} --config {path}")
     return agent, ok("agent", f"runs (pid {agent})")
 
 

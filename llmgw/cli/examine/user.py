@@ -1,9 +1,10 @@
 """Who looks at the host, and what to do where that user may not?"""
 
 import os
-import pwd
+import shlex
+import sys
 
-AS_ROOT = "run as root: sudo llmgw doctor"
+from llmgw.host import accounts
 
 
 def user() -> str:
@@ -13,7 +14,17 @@ def user() -> str:
 
 def owner(uid: int) -> str:
     """A user by name, else by number."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return accounts.name_of(uid)
+
+
+def command(*words: str) -> str:
+    """A command line of this program, to be typed by anybody: root's PATH need not have it."""
+    program = os.path.abspath(sys.argv[0])
+    start = [program] if os.path.basename(program) == "llmgw" else [sys.executable, "-m", "llmgw.cli.main"]
+    return shlex.join([*start, *words])
+
+
+def as_root() -> str:
+    """How to run this again as root: the same program with the same arguments."""
+    arguments = sys.argv[sys.argv.index("doctor") :] if "doctor" in sys.argv else ["doctor"]
+    return f"run as root: sudo {command(*arguments)}"

@@ -1,12 +1,14 @@
 """What is said of a certificate: whose, by whom, for what and until when."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 
-from llmgw.cli.examine.certificate import Wanted, certificate, unsigned
+from llmgw.cli.examine.certificate import Wanted, certificate, own_found, unsigned
+from llmgw.cli.examine.findings import Findings
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Result
 from llmgw.core.identity import Role
@@ -52,18 +54,25 @@ def long(*names: object, by: object = BELOW, purposes: object = (CLIENT,), **mor
     return leaf(by, names or [NODE], purposes, **{"ends": NOW + 60 * DAY} | more)
 
 
+SOON = {"begins": NOW - 300 * DAY, "ends": NOW + 10 * DAY}
+AGAIN = (
+    r"→ on the machine with the authority \(pki/\): llmgw pki issue node01 --role agent --out node01; copy its files"
+)
+CLOCK = "(chronyc makestep|timedatectl set-ntp true)"
+
 CASES = {
     "another node": (
         lambda: long(uri("llmgw://demo/agent/node06")),
-        "is for node06, the node is node01: the control plane will refuse it → set node: node06, or issue one",
+        f"is for node06, the node is node01: the control plane will refuse it {AGAIN} over those in /.*; "
+        "or, only if the node is meant to have another name than its host, set node: node06$",
     ),
-    "another role": (
-        lambda: long(uri("llmgw://demo/operator/node01")),
-        "is for the role operator, not agent → issue one: llmgw pki issue node01 --role agent",
+    "another role": (lambda: long(uri("llmgw://demo/operator/node01")), f"is for the role operator, not agent {AGAIN}"),
+    "expired": (
+        lambda: long(ends=NOW - DAY / 2),
+        f"expired on .* UTC; it is .* UTC here {AGAIN} .*; or set the clock right, .*: {CLOCK}",
     ),
-    "expired": (lambda: long(ends=NOW - DAY / 2), "expired on .* UTC; it is .* UTC here → issue one"),
-    "not valid yet": (lambda: long(begins=NOW + DAY), "is not valid before .* → set this host's clock right"),
-    "ends soon": (lambda: long(begins=NOW - 300 * DAY, ends=NOW + 10 * DAY), "ends in (9|10) days, on .* → issue one"),
+    "not valid yet": (lambda: long(begins=NOW + DAY), f"is not valid before .* → set this host's clock right: {CLOCK}"),
+    "ends soon": (lambda: long(**SOON), f"ends in (9|10) days, on .* {AGAIN}"),
     "a third of a short life": (lambda: long(begins=NOW - DAY * 2 / 3, ends=NOW + DAY / 4), "ends in 6 hours"),
     "for servers only": (lambda: long(purposes=(SERVER,)), "peers will refuse it: un(suitable|supported).* purpose"),
     "no usage": (lambda: long(without_usage=True), "no key usage for signatures"),
@@ -132,4 +141,43 @@ def test_files_that_are_no_certificates_are_told(tmp_path: Path):
     for path in (given.certificate, given.authority):
         path.write_text("not a certificate")
     assert [result for result, _ in said(given)] == [Result.FAULT, Result.FAULT]
-    assert all("must hold whole certificates in PEM form → make a new one" in text for _, text in said(given))
+    leaf_said, root_said = [text for _, text in said(given)]
+    assert "must hold whole certificates in PEM form → make a new one" in leaf_said
+    assert "must hold whole certificates in PEM form → copy it from the machine with the authority" in root_said
+
+
+def test_a_new_certificate_of_a_control_plane_is_for_all_that_is_dialled(tmp_path: Path):
+    who = uri("llmgw://demo/control/cp1")
+    shown = long(who, x509.DNSName("cp.lab"), purposes=(SERVER,), **SOON)
+    given = files(tmp_path, shown, ROOT, BELOW)
+    (text,) = wrong(given, replace(CONTROL, address="10.0.0.1", program="llmgwd"))
+    assert "llmgw pki issue cp1 --role control --address 10.0.0.1 --address cp.lab --out cp1; copy its files" in text
+    assert text.endswith(f" over those in {tmp_path}; restart llmgwd")
+
+
+def test_a_certificate_and_an_authority_that_both_begin_later_are_a_clock_that_is_wrong(tmp_path: Path):
+    later = root(begins=NOW + 400 * DAY, ends=NOW + 4000 * DAY)
+    below = issuing(later)
+    given = files(tmp_path, long(by=below, begins=NOW + 401 * DAY, ends=NOW + 500 * DAY), later, below)
+    (only,) = [one for one in certificate(given, WANTED) if one.result is not Result.OK]
+    assert (only.name, only.result) == ("clock", Result.FAULT)
+    assert re.match(r"by this clock it is .* UTC, which must be wrong: .* and its authority begin on ", only.fact)
+    assert re.match(r"set it right now: (chronyc makestep|timedatectl set-ntp true) ", only.fix)
+    assert own_found([only], given, Findings()).early
+
+
+def test_where_a_control_plane_is_of_another_authority_no_new_certificate_is_asked_for(tmp_path: Path):
+    given = files(tmp_path, long(by=root("strange")), ROOT)
+    checks = certificate(given, WANTED)
+    alone, told = (own_found(checks, given, Findings(strange=strange)).checks for strange in (False, True))
+    assert "copy the authority.crt that was issued with it over" in alone[0].fix and "pki issue" in alone[0].fix
+    assert told[0].fact == alone[0].fact
+    assert told[0].fix == (
+        f"{given.authority} is not this cluster's: copy the root over it from the machine with the authority "
+        "(pki/root.crt)"
+    )
+
+
+def test_of_a_swapped_certificate_and_key_nothing_more_is_said(tmp_path: Path):
+    given = files(tmp_path, long(), ROOT, BELOW)
+    assert certificate(TlsFiles(given.key, given.certificate, given.authority), WANTED) == []

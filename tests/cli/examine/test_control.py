@@ -77,11 +77,13 @@ UNTRUSTED = {
     ),
     "expired": (
         lambda make: make(ends=NOW - HOUR),
-        r"its certificate expired on .* UTC; it is .* here → issue that control plane a new certificate",
+        r"its certificate expired on .* UTC; it is .* here → on the machine with the "
+        r"authority .* issue NAME --role control --address 127.0.0.1 ",
     ),
     "not valid yet": (
         lambda make: make(begins=NOW + HOUR),
-        r"its certificate is not valid before .* UTC; it is .* here → .*; or set the clock right",
+        r"its certificate is not valid before .* UTC; it is .* here → set the clock "
+        r"right, here \((chronyc|timedatectl) ",
     ),
     "for other addresses": (
         lambda make: make(CONTROL),
@@ -134,6 +136,14 @@ async def test_our_certificate_of_another_authority_is_refused_in_its_words(serv
     ours = files(tmp_path / "node", leaf(STRANGE, [NODE]), ROOT)
     check = await tried(await serve(control_files()), ours)
     assert "it refused our certificate: of an authority that it does not know" in check.fact
+
+
+async def test_one_of_another_authority_is_marked_as_such(serve, control_files, own, tmp_path):
+    at = await serve(control_files(by=STRANGE, chain=()))
+    assert (await control_planes([at], own, SECONDS)).strange
+    unusable = files(tmp_path / "late", leaf(BELOW, [NODE], ends=NOW - HOUR), ROOT, BELOW)
+    assert (await control_planes([at], unusable, SECONDS)).strange
+    assert not (await control_planes([await serve(control_files())], own, SECONDS)).strange
 
 
 async def test_our_expired_certificate_keeps_nobody_from_looking_at_the_server(serve, control_files, tmp_path):

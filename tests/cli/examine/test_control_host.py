@@ -18,6 +18,9 @@ from llmgw.core.checks import Result
 from llmgw.core.identity import Role
 from llmgw.daemon import schema
 from llmgw.daemon.serve import serve as run
+from llmgw.host import units
+from llmgw.host.accounts import account
+from llmgw.host.units import Unit
 from llmgw.pki import authority
 
 Host = Callable[..., Path]
@@ -54,8 +57,9 @@ def wrong(found: Findings) -> list[str]:
 
 
 async def test_one_that_does_not_run_is_told_to_be_started(host: Host):
-    found = await control_host(host(), 1.0)
-    assert wrong(found) == ["llmgwd: is not running with this store → systemctl start llmgwd"]
+    file = host()
+    found = await control_host(file, 1.0)
+    assert wrong(found) == [f"llmgwd: is not running with this store → start it: llmgwd --config {file}"]
     assert found.alone
 
 
@@ -82,8 +86,47 @@ async def test_an_address_that_another_program_has_is_a_fault_with_its_name(host
         port = taken.getsockname()[1]
         found = wrong(await control_host(host(listen=f"127.0.0.1:{port}"), 1.0))
     (text,) = [one for one in found if one.startswith("address")]
-    assert f"cannot listen at 127.0.0.1:{port}: address already in use: " in text
+    assert f"listen: cannot listen at 127.0.0.1:{port}: address already in use: " in text
     assert f"(pid {os.getpid()}) listens there → stop what listens there" in text
+
+
+async def test_where_figures_are_served_is_looked_at_too(host: Host):
+    found = wrong(await control_host(host(metrics="192.0.2.77:9480"), 1.0))
+    assert (
+        "address: metrics: cannot listen at 192.0.2.77:9480: cannot assign requested address → name an address of this "
+        "host with metrics: (`ip address` lists them)"
+    ) in found
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = wrong(await control_host(host(metrics=f"127.0.0.1:{taken.getsockname()[1]}"), 1.0))
+    assert any("or name another address with metrics:" in text for text in found)
+
+
+async def test_below_a_file_there_is_no_store_and_nobody_has_it(host: Host, tmp_path: Path):
+    (tmp_path / "taken").touch()
+    found = wrong(await control_host(host(store=str(tmp_path / "taken" / "llmgw.db")), 1.0))
+    assert [text.partition(":")[0] for text in found] == ["directory", "llmgwd"]
+    assert f"{tmp_path}/taken is no directory" in found[0]
+
+
+async def test_the_units_user_is_judged_and_how_the_unit_ended_is_told(
+    host: Host, pki: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As root sees a host where llmgwd is another user's; units are looked at for themselves beside units.py."""
+    nobody = Unit(
+        name="llmgwd.service", loaded=True, enabled=True, active="failed", sub="failed", result="exit-code", status="2",
+        restarts=0, user="nobody", account=account("nobody"),
+    )  # fmt: skip
+    monkeypatch.setattr(units, "unit", lambda program, file: nobody)
+    found = (await control_host(host(), 1.0)).checks
+    faults = [f"{one.name}: {one.fact} → {one.fix}" for one in found if one.result is Result.FAULT]
+    key = f"{pki}/control/control.key"
+    assert any("user nobody of unit llmgwd.service cannot re" in text and key in text for text in faults)
+    assert any(text.startswith("directory: store ") and "user nobody of unit" in text for text in faults)
+    assert (
+        "llmgwd: is not running with this store; unit llmgwd.service failed (result exit-code, exit status 2) → "
+        "journalctl -u llmgwd -n 20 says why"
+    ) in faults
+    assert not any(one.name == "files" and one.result is Result.OK for one in found)
 
 
 async def test_a_group_that_is_not_there_is_a_fault(host: Host):
@@ -108,7 +151,10 @@ def store(path: Path, **meta: str) -> None:
     [
         ({"schema_version": str(schema.VERSION + 1), "cluster": "demo"}, "run the newer llmgwd"),
         ({"cluster": "demo"}, "has schema version none"),
-        ({"schema_version": "1", "cluster": "prod"}, "belongs to cluster prod, not to demo"),
+        (
+            {"schema_version": "1", "cluster": "prod"},
+            "belongs to cluster prod, not to demo → correct cluster: in server.yaml; or, where",
+        ),
     ],
 )
 async def test_a_store_of_another_is_a_fault(meta: dict[str, str], words: str, host: Host):

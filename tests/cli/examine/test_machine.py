@@ -81,6 +81,33 @@ def test_each_symptom_is_a_check_with_what_to_do(change: dict[str, object], line
     assert found.fix
 
 
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        ({"cpu": Cpu(cores=2, features=("avx",))}, ["warning processor: no AVX2"]),
+        ({"adapters": (replace(GOOD.adapters[0], state=PortState.DOWN),)}, ["warning fabric: mlx5_0 on"]),
+        ({"adapters": ()}, ["fault fabric: fabric ib-a names adapter mlx5_0, which is not there; there is none"]),
+        ({"disks": (Disk(directory="/w", total=Bytes(GIB), free=Bytes(1)),)}, ["warning disk: /w: 1 B of 1 GiB free"]),
+        ({"disks": (Disk(directory="/w", total=Bytes(GIB), free=Bytes(0)),)}, ["fault disk: /w: 0 B of 1 GiB free"]),
+        (
+            {"by_hand": (ByHand(field="memory", stated="1 GiB", measured="64 GiB", differs=True),)},
+            ["warning by hand: memory is"],
+        ),
+    ],
+)
+def test_of_a_thing_that_is_wrong_nothing_is_called_ok(change: dict[str, object], lines: list[str]):
+    told = said(replace(GOOD, **change))  # type: ignore[arg-type]
+    name = "memory" if "by_hand" in change else lines[0].split()[1].rstrip(":")
+    about = [line for line in told if line.split()[1] in (f"{name}:", "by")]
+    assert len(about) == 1 and about[0].startswith(lines[0])
+
+
+def test_disks_that_are_told_elsewhere_are_left_out():
+    full = replace(GOOD, disks=(Disk(directory="/s", problem="is no directory"), *GOOD.disks))
+    but = [one for one in of_inventory(full, NOW, but=("/s", "/var/lib/llmgw-agent")) if one.name == "disk"]
+    assert but == []
+
+
 def test_the_certificates_end_is_left_to_the_check_of_certificates():
     assert said(replace(GOOD, certificate_ends=NOW - 1)) == said(GOOD)
 

@@ -91,8 +91,44 @@ async def test_a_node_whose_agent_runs_is_well(write: Node, serve, pki: Path, tm
 
 
 async def test_an_agent_that_does_not_run_is_a_warning(write: Node, tmp_path: Path):
-    found = wrong(await node(write(), 1.0), "control plane")
-    assert found == [f"agent: no agent runs with state {tmp_path / 'state'} → systemctl start llmgw-agent"]
+    file = write()
+    found = wrong(await node(file, 1.0), "control plane")
+    start = f"start it: llmgw-agent --config {file}"
+    assert found == [f"agent: no agent runs with state {tmp_path / 'state'} → {start}"]
+
+
+async def test_a_state_that_is_a_file_is_told_once(write: Node, tmp_path: Path):
+    (tmp_path / "state").touch()
+    found = await node(write(), 1.0)
+    first, second = wrong(found, "control plane")
+    assert first.startswith(f"directory: state {tmp_path}/state is no directory")
+    assert second.startswith("agent: no agent runs with state")
+    assert not [one for one in found.checks if one.name == "disk"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("absent", None, "is not there → install it there, or correct engines: in agent.yaml"),
+        ("closed", "#!/bin/sh\n", "closed may not be executed → chmod 755 "),
+        (
+            "script",
+            "#!/opt/no/python3 -s\n",
+            "is run by /opt/no/python3 (its first line says so), which is not there → ",
+        ),
+        ("fails", "#!/bin/sh\nexit 3\n", "exit status 3 without a word → run it by hand to see"),
+    ],
+)
+async def test_each_engine_that_does_not_run_has_its_own_way_out(
+    name: str, text: str | None, words: str, write: Node, tmp_path: Path
+):
+    program = tmp_path / name
+    if text is not None:
+        program.write_text(text)
+        program.chmod(0o644 if name == "closed" else 0o755)
+    (told,) = [one for one in wrong(await node(write(engines={"llama.cpp": str(program)}), 1.0)) if "engine:" in one]
+    assert words in told
+    assert name != "script" or told.endswith(f"install /opt/no/python3, or correct the first line of {program}")
 
 
 async def test_a_mistake_in_one_key_hides_nothing_else(write: Node):
@@ -117,8 +153,10 @@ async def test_of_a_file_that_is_no_yaml_the_machine_is_still_told(tmp_path: Pat
 
 
 async def test_memory_and_engines_that_are_promised_and_not_there_are_told(write: Node):
-    found = wrong(await node(write(memory="900TiB", engines={}), 1.0))
+    looked = await node(write(memory="900TiB", engines={}), 1.0)
+    found, facts = wrong(looked), [one.fact for one in looked.checks if one.result is Result.OK]
     assert any("memory: 900 TiB is more than this machine's" in text for text in found)
+    assert not any("for engines" in text for text in facts)
     assert any("names no engine: nothing can be placed on this node" in text for text in found)
 
 

@@ -42,8 +42,9 @@ def wrong(found: Findings) -> list[str]:
 async def test_one_that_does_not_run_could_listen(write: Write):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    assert wrong(await router(write(port), 1.0)) == [
-        f"warning router: no router runs at 127.0.0.1:{port} → systemctl start llmgw-router"
+    file = write(port)
+    assert wrong(await router(file, 1.0)) == [
+        f"warning router: no router runs at 127.0.0.1:{port} → start it: llmgw-router --config {file}"
     ]
 
 
