@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from llmgw.core import models, sessions, shards, show, trials
+from llmgw.core import descriptions, models, sessions, shards, show, trials
 from llmgw.core.catalog import Model
 from llmgw.core.effects import Effect, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.events import EventKind
@@ -34,7 +34,18 @@ from llmgw.core.inputs import (
     ScaleModel,
     Tick,
 )
-from llmgw.core.ledger import AskDue, Ledger, NodeDue, ReachDue, ReasonsDue, RouterDue, SettleDue, Turn, WarnDue
+from llmgw.core.ledger import (
+    AskDue,
+    Ledger,
+    NodeDue,
+    ReachDue,
+    ReasonsDue,
+    RouterDue,
+    SettleDue,
+    TellDue,
+    Turn,
+    WarnDue,
+)
 from llmgw.core.names import ModelName, NodeName, ReplicaId, replica_id, shard_id
 from llmgw.core.placement import Need, Room, fill, place
 from llmgw.core.reconcile import gap
@@ -228,6 +239,8 @@ class Cluster:
                 case WarnDue(name):
                     ledger.turn.nodes.add(name)
                     ledger.watch_warnings(ledger.nodes[name])
+                case TellDue(name):
+                    descriptions.sum_up(ledger, name)
                 case ReachDue(name):
                     trials.refresh(ledger, name)
                 case RouterDue(router):

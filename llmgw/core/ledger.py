@@ -21,6 +21,7 @@ from llmgw.core.settings import Settings, Stored
 from llmgw.core.state import Node, NodeState, Replica, Shard
 from llmgw.core.subnets import Subnets
 from llmgw.core.symptoms import certificate_due
+from llmgw.core.telling import Telling
 from llmgw.core.units import NONE, Bytes
 from llmgw.core.views import Revision
 
@@ -70,6 +71,13 @@ class RouterDue:
 @dataclass(frozen=True, slots=True)
 class WarnDue:
     """A warning about a node says something else from now on, without news of it."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class TellDue:
+    """What was not told of a node's changes is to be summed up."""
 
     node: NodeName
 
@@ -127,7 +135,11 @@ class Ledger:
         self.refusals: dict[ModelName, tuple[Refusal, ...]] = {}
         """Of models that have fewer replicas placed than wanted."""
         self.reach = Reachability()
-        self.deadlines = Deadlines[NodeDue | AskDue | ReachDue | ReasonsDue | RouterDue | WarnDue | SettleDue]()
+        self.tellings: dict[NodeName, Telling] = {}
+        """Of nodes that changed."""
+        self.deadlines = Deadlines[
+            NodeDue | AskDue | ReachDue | ReasonsDue | RouterDue | WarnDue | TellDue | SettleDue
+        ]()
         self.deadlines.set(SettleDue(), now + settings.settle)
         self.turn = Turn(now)
         self._ordinals = dict(stored.ordinals)
@@ -307,6 +319,7 @@ class Ledger:
             "replicas",
             "_news",
             "words",
+            "tellings",
             "refusals",
         ):
             setattr(twin, name, dict(getattr(self, name)))

@@ -38,7 +38,7 @@ from llmgw.core.names import NodeName
 from llmgw.core.state import NodeState
 from llmgw.core.views import NodeView, Noun
 from llmgw.daemon.brain import Brain
-from llmgw.daemon.intake import bounded
+from llmgw.daemon.intake import bounded, weight
 from llmgw.wire.agent import v1
 from llmgw.wire.convert import from_wire, to_wire
 from llmgw.wire.server import BidiStream
@@ -49,7 +49,10 @@ FIRST = 10.0
 """Seconds that an agent has for its registration."""
 
 _PACE, _BURST = 0.02, 100
-"""Seconds a message may cost on average, and how many may come at once; whoever sends more is read more slowly."""
+"""Seconds a heartbeat may cost on average, and how many may come at once; whoever sends more is read more slowly.
+
+Other messages count as several (`intake.weight`), and all streams of a node count together.
+"""
 
 
 class Mailbox:
@@ -156,6 +159,8 @@ class AgentLinks:
     def __init__(self, brain: Brain, boxes: Mailboxes, now: Callable[[], float]) -> None:
         self._brain, self._boxes, self._now = brain, boxes, now
         self._sessions = itertools.count(1)
+        self._paces = dict[NodeName, _Pace]()
+        """Of the nodes that have a certificate."""
 
     async def link(self, stream: Link) -> None:
         """Serve one stream until it ends."""
@@ -207,12 +212,14 @@ class AgentLinks:
         stream: Link,
         box: Mailbox,
     ) -> End:
+        pace = self._paces.setdefault(registration.node, _Pace())
+        await pace.keep(weight(registration))
         await self._brain.tell(AgentRegistered(session=session, registration=registration))
         answer = await box.next()
         await stream.send(to_wire(answer, v1.ControlMessage))
         if not isinstance(answer, Accepted):
             return End(f"refused: {answer.text if isinstance(answer, Refused) else 'it was not answered'}")
-        pace = _Pace()
+        pace.heard()
         return await _first(
             _ending(self._receive(session, registration.node, messages, pace)),
             _ending(self._send(box, stream)),
@@ -236,7 +243,7 @@ class AgentLinks:
                     raise BadMessage("Registration", "it", "is the first message of a stream, and the only one")
                 case None:
                     return End("it closed the stream without saying that it leaves")
-            await pace.keep()
+            await pace.keep(weight(message))
 
     async def _silence(self, node: NodeName, beat: float, pace: "_Pace") -> End:
         """Return when the node says nothing and the cluster has called it away for a beat.
@@ -289,10 +296,10 @@ class _Pace:
         """It said something."""
         self._heard_at = self._clock()
 
-    async def keep(self) -> None:
-        """Wait if the last messages came too fast."""
+    async def keep(self, weight: float = 1.0) -> None:
+        """Wait if the last messages came too fast, for what they weigh."""
         now = self._clock()
-        self._free_at = max(self._free_at, now) + _PACE
+        self._free_at = max(self._free_at, now) + weight * _PACE
         ahead = self._free_at - now - _BURST * _PACE
         if ahead > 0:
             await asyncio.sleep(ahead)

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
 from llmgw.core.errors import BadMessage, BadName
-from llmgw.core.facts import Registration, ShardReport
+from llmgw.core.facts import AgentMessage, Registration, Report, ShardReport
 from llmgw.core.hosts import host_name
 from llmgw.daemon.spans import Span, spans
 
@@ -27,12 +27,35 @@ MOST_LINES = 40
 MOST_TEXT = 512 * 1024
 """Characters of all texts of a message, after cutting."""
 
+_DESCRIPTION, _RECORDS = 10.0, 3
+
 _RULE = "must be a DNS name without wildcard, or an IP address"
 
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 """Wider than systemd's: it is only compared, and kept."""
 
 T = TypeVar("T")
+
+
+def weight(said: AgentMessage) -> float:
+    """What reading and judging a message costs, showing what came of it included, in heartbeats.
+
+    Measured with 20 models: a heartbeat 1, an inventory of a few records 4 to 8, one of a thousand 330, one of three
+    thousand 1270.
+    """
+    described = isinstance(said, Registration) or (
+        isinstance(said, Report) and (said.inventory is not None or said.engines is not None)
+    )
+    return (_DESCRIPTION if described else 1.0) + _records(said) / _RECORDS
+
+
+def _records(value: object) -> int:
+    """The records in all lists of it."""
+    if isinstance(value, tuple):
+        return sum(1 + _records(item) for item in value if is_dataclass(item))
+    if not is_dataclass(value):
+        return 0
+    return sum(_records(getattr(value, field.name)) for field in fields(value))
 
 
 def is_machine(text: str) -> bool:

@@ -12,6 +12,7 @@ from llmgw.core.facts import EngineReport, Engines, Report
 from llmgw.core.inputs import AgentReported, CatalogLoaded
 from llmgw.core.inventory import ByHand, Disk, Gpu, Inventory
 from llmgw.core.names import ModelName, NodeName
+from llmgw.core.telling import BURST, EACH
 from llmgw.core.units import GIB, MIB, TIB, Bytes
 from llmgw.core.views import ModelState, Noun
 from tests.core.stage import LLAMA, SETTINGS, T0, Agent, Stage, inventory, model, three_nodes
@@ -315,6 +316,101 @@ def test_memory_that_grows_is_stored_once() -> None:
     stage = served(Agent("node01", inventory=measured(8 * GIB)))
     stage.report(stage.agents["node01"], inventory=measured(16 * GIB))
     assert stage.stored().memories == {"node01": 16 * GIB}
+
+
+# --- a node that is another all the time -------------------------------------------------------------------------
+
+
+def flapping(stage: Stage, name: str, times: int, apart: float = 0.5) -> None:
+    """Its memory is 4 GiB, 16 GiB, 4 GiB, … by what it says."""
+    for number in range(times):
+        stage.later(apart)
+        stage.report(stage.agents[name], inventory=measured(4 * GIB if number % 2 == 0 else 16 * GIB))
+
+
+def test_a_nervous_node_is_told_of_a_few_times_and_then_now_and_then_summed_up() -> None:
+    stage = served(Agent("node01", inventory=measured(16 * GIB)), models=(model("big", 0, memory=10 * GIB),))
+    seen = len(stage.events)
+    flapping(stage, "node01", 120)
+    events = stage.events[seen:]
+    assert len(events) <= 2 * (BURST + 60 / EACH + 1)
+    assert [event.text for event in events if event.kind is EventKind.NODE_CHANGED] == [
+        "memory 16 GiB → 4 GiB",
+        "memory 4 GiB → 16 GiB",
+        "memory 16 GiB → 4 GiB",
+        "changed 57 times in 28s; now: memory 4 GiB → 16 GiB",
+    ]
+    flapping(stage, "node01", 1)
+    stage.later(2 * EACH)
+    assert stage.last(EventKind.NODE_CHANGED).text.endswith("→ 4 GiB"), "what it is in the end is told"
+    seen = len(stage.events)
+    stage.later(10 * EACH)
+    assert stage.events[seen:] == [], "nothing is held for ever, nor told twice"
+    stage.report(stage.agents["node01"], inventory=measured(8 * GIB))
+    assert stage.last(EventKind.NODE_CHANGED).at == stage.now, "one that was quiet is told of at once"
+
+
+def test_what_was_held_says_what_is_gained_and_lost_since_it_was_last_told() -> None:
+    stage = served(Agent("node01", inventory=with_gpus(*H100)), models=(model("big", 0, memory=70 * GIB),))
+    node = stage.agents["node01"]
+    for _ in range(BURST):
+        stage.report(node, inventory=replace(with_gpus(*H100), kernel=f"6.{len(stage.events)}"))
+    seen = len(stage.events)
+    stage.report(node, inventory=with_gpus(*H100[1:]))
+    stage.report(node, inventory=replace(with_gpus(*H100[1:]), memory=Bytes(128 * GIB)))
+    assert stage.events[seen:] == []
+    assert stage.node("node01").inventory == replace(with_gpus(*H100[1:]), memory=Bytes(128 * GIB)), "shown at once"
+    assert "NVIDIA H100 (GPU-0) was there and is gone" in stage.warned("node01")
+    stage.later(EACH)
+    changed, gone, qualifies = stage.events[seen:]
+    assert (changed.kind, changed.cause) == (EventKind.NODE_CHANGED, 0)
+    assert changed.text.startswith("changed 2 times in 30s; now: memory 64 GiB → 128 GiB; GPU 0 (NVIDIA H100) gone")
+    assert (gone.kind, gone.cause) == (EventKind.GPU_GONE, changed.seq)
+    assert (qualifies.kind, qualifies.cause) == (EventKind.NODE_QUALIFIES, changed.seq)
+
+
+def test_one_change_that_had_to_wait_is_told_in_its_own_words() -> None:
+    stage = served(Agent("node01", inventory=measured(2 * GIB)))
+    for memory in (3, 4, 5, 6):
+        stage.report(stage.agents["node01"], inventory=measured(memory * GIB))
+    stage.later(EACH)
+    assert stage.last(EventKind.NODE_CHANGED).text == "memory 5 GiB → 6 GiB"
+
+
+def test_what_follows_from_a_change_that_was_not_told_follows_at_once_from_the_last_that_was() -> None:
+    stage = served(Agent("node01", inventory=measured(2 * GIB)), models=(model("big", 1, memory=10 * GIB),))
+    for memory in (3, 4, 5):
+        stage.report(stage.agents["node01"], inventory=measured(memory * GIB))
+    told = stage.last(EventKind.NODE_CHANGED)
+    stage.report(stage.agents["node01"], inventory=measured(16 * GIB))
+    assert stage.last(EventKind.NODE_CHANGED) == told
+    assert stage.replicas() == {"big/0": "node01"}
+    assert stage.last(EventKind.REPLICA_PLACED).cause == told.seq
+
+
+def test_nervous_engines_and_registrations_are_held_like_inventories() -> None:
+    stage = served(Agent("node01"))
+    node = stage.agents["node01"]
+    for number in range(20):
+        node.engines = vllm(f"0.{number}")
+        node.inventory = measured((number + 4) * GIB)
+        stage.join(node)
+    told = [event for event in stage.events if event.kind in (EventKind.ENGINES_CHANGED, EventKind.NODE_CHANGED)]
+    assert len(told) == 2 * BURST
+    stage.later(EACH)
+    assert stage.last(EventKind.NODE_CHANGED).text == "changed 17 times in 30s; now: memory 6 GiB → 23 GiB"
+    assert stage.last(EventKind.ENGINES_CHANGED).text == "llama.cpp b10991; vllm 0.19"
+
+
+def test_another_machine_under_the_name_begins_anew() -> None:
+    stage = served(Agent("node01", inventory=measured(16 * GIB)))
+    flapping(stage, "node01", 7)
+    stage.leave(stage.agents["node01"])
+    stage.later(SETTINGS.lost_after, beating=False)
+    seen = len(stage.events)
+    stage.join(Agent("node01", machine="another", inventory=measured(4 * GIB)))
+    stage.later(2 * EACH)
+    assert EventKind.NODE_CHANGED not in {event.kind for event in stage.events[seen:]}
 
 
 # --- always -----------------------------------------------------------------------------------------------------

@@ -247,10 +247,10 @@ async def test_streams_end_at_once_when_the_control_plane_stops_and_no_node_is_c
 async def test_words_of_a_node_are_cut_before_anybody_else_sees_them(story: Told) -> None:
     control, told = story
     async with control.agent("node01") as node:
-        await node.register(address="a" * 100_000)
+        await node.register(agent_version="a" * 100_000)
         joined = await told.event(EventKind.NODE_JOINED, "node01")
         assert len(joined.text) < 5_000
-        assert told.node("node01").address.endswith("…")
+        assert told.node("node01").agent_version.endswith("…")
         assert NodeName("node01") == told.node("node01").name
 
 
@@ -301,6 +301,37 @@ async def test_whoever_talks_too_fast_is_read_more_slowly(monkeypatch: pytest.Mo
         await pace.keep()
     assert len(slept) == 10
     assert 0 < slept[0] < slept[-1] <= 10 * agents._PACE
+    await pace.keep(50.0)
+    assert slept[-1] > 50 * agents._PACE
+
+
+async def test_what_a_node_says_of_itself_counts_as_several_messages_over_all_its_streams(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that opens one stream after the other is read as slowly as one that says the same on one."""
+    paces = list[agents._Pace]()
+
+    class Pace(agents._Pace):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = list[float]()
+            paces.append(self)
+
+        async def keep(self, weight: float = 1.0) -> None:
+            self.weights.append(weight)
+            await super().keep(weight)
+
+    monkeypatch.setattr(agents, "_Pace", Pace)
+    async with start() as control:
+        for _ in range(2):
+            async with control.agent("node01") as agent:
+                await agent.register()
+                await agent.beat()
+                await agent.say(Leaving(reason="done"))
+                await agent.ends()
+        used = [pace.weights for pace in paces if pace.weights]
+        assert len(used) == 1
+        assert [weight > 10 for weight in used[0]] == [True, False, True, False]
 
 
 async def test_a_silent_stream_is_ended_only_after_the_cluster_called_its_node_away() -> None:

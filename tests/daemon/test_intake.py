@@ -6,11 +6,12 @@ import pytest
 
 from llmgw.core.errors import BadMessage
 from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Report, Secret, ShardReport
-from llmgw.core.inventory import Usage
+from llmgw.core.inventory import GpuHolder, Usage
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB, Bytes
-from llmgw.daemon.intake import LONGEST_WORDS, MOST_LINES, bounded
+from llmgw.daemon.intake import LONGEST_WORDS, MOST_LINES, bounded, weight
+from tests.core.stage import LLAMA
 from tests.daemon.world import registration
 
 
@@ -110,3 +111,16 @@ def test_an_address_that_is_no_hosts_is_refused(address: str) -> None:
 def test_a_node_has_an_address_or_none(address: str) -> None:
     message = registration("node01", address=address)
     assert bounded(message) is message
+
+
+def test_a_message_weighs_by_what_it_makes_us_do() -> None:
+    beat = Heartbeat(at=1.0, usage=Usage(memory_available=GIB))
+    described = registration("node01")
+    holders = tuple(GpuHolder(gpu="", pid=pid) for pid in range(900))
+    crowded = replace(described, inventory=replace(described.inventory, gpu_holders=holders))
+    assert weight(beat) == 1.0
+    assert weight(Report()) == 1.0
+    assert 10 < weight(described) < 20, "an honest node registers many times without being held up"
+    assert weight(crowded) > 300
+    assert weight(Report(inventory=crowded.inventory)) > 300
+    assert weight(Report(engines=LLAMA)) > 10
