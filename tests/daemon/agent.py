@@ -27,6 +27,9 @@ from tests.daemon.world import registration
 PATH = "/agent.v1.AgentLink/Link"
 M = TypeVar("M", Accepted, Refused, Desired, TryAddress)
 
+PATIENCE = 20.0
+"""Seconds that anything may take on a busy machine."""
+
 
 class Agent:
     """One open stream."""
@@ -39,14 +42,14 @@ class Agent:
 
     async def hear(self, kind: type[M]) -> M:
         """The next message, which must be a `kind`."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             message = from_wire(await anext(self.link), ControlMessage)
         assert isinstance(message, kind), message
         return message
 
     async def hear_after_others(self, kind: type[M]) -> M:
         """The next `kind`, whatever comes before it."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             async for message in self.link:
                 said = from_wire(message, ControlMessage)
                 if isinstance(said, kind):
@@ -65,7 +68,7 @@ class Agent:
 
     async def ends(self) -> None:
         """Wait for the end of the stream; raises what it ended with."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             async for _ in self.link:
                 pass
 
