@@ -24,7 +24,7 @@ demo: $(READY) ## a whole cluster on this machine with a real small model, and t
 	@$(BIN)/llmgw demo
 
 test: $(READY) ## the default test suite (ARGS='tests/core -k place' narrows it)
-	$(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
 check: $(READY) ## ruff, mypy strict, import-linter (layers), generated code fresh
 	$(BIN)/ruff check .
