@@ -24,9 +24,7 @@ class Leases:
         """Where engines listen with this exposure; raises NoAddress."""
         if exposure is Exposure.LOOPBACK:
             return "127.0.0.1"
-        if self._config.address is not None:
-            return self._config.address
-        found = await own_address(self._config.control)
+        found = await own_address(self._config.address, self._config.control)
         if found is not None:
             return found
         raise NoAddress("this node has no route to its control plane, so no address to expose; set `address:`")

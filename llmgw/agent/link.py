@@ -203,7 +203,7 @@ class Link:
             machine=own.machine,
             boot=own.boot,
             agent_version=__version__,
-            address=own.address or await own_address(self._control) or "",
+            address=await own_address(own.address, self._control) or "",
             inventory=inventory,
             engines=self._survey.engines,
             shards=self._node.reports(),

@@ -86,8 +86,7 @@ class Survey:
         """
         assert self._usage is not None
         try:
-            ram = memory.ram(self.root)
-            self._usage = now.usage(self.root, self._usage.gpu_used)
+            ram, self._usage = now.usage(self.root, self._usage.gpu_used)
         except OSError as error:
             self._reading.tell(error)
             return self._usage

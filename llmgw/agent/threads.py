@@ -20,29 +20,9 @@ async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
     The event loop's own threads are joined when the program ends, so one that hangs would keep it alive.
     """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: Exception | None) -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(result)  # type: ignore[arg-type] # of type T whenever there is no error
-
-    def work() -> None:
-        result: T | None = None
-        problem: Exception | None = None
-        try:
-            result = function(*args, **kwargs)
-        except Exception as error:  # whatever it is belongs to the caller
-            problem = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, problem)
-
-    threading.Thread(target=work, name=f"aside {function.__name__}", daemon=True).start()
-    return await answer
+    answer = Future[T]()
+    _work(answer, lambda: function(*args, **kwargs), f"aside {function.__name__}")
+    return await asyncio.wrap_future(answer)
 
 
 async def once(what: Hashable, limit: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -63,18 +43,22 @@ async def once(what: Hashable, limit: float, function: Callable[P, T], *args: P.
 
 def _ask(what: Hashable, question: Callable[[], T]) -> tuple[Future[T], float]:
     answer = Future[T]()
+    answer.add_done_callback(lambda _: _asked.pop(what, None))  # before whoever waits hears of it
+    asked = _asked[what] = answer, time.monotonic()
+    _work(answer, question, f"once {what}")
+    return asked
+
+
+def _work(answer: Future[T], question: Callable[[], T], name: str) -> None:
+    """Let a thread find the answer."""
     answer.set_running_or_notify_cancel()  # who stops waiting takes the answer from nobody
 
     def work() -> None:
         try:
             found = question()
         except Exception as error:  # whatever it is belongs to the caller
-            _asked.pop(what, None)
             answer.set_exception(error)
         else:
-            _asked.pop(what, None)
             answer.set_result(found)
 
-    asked = _asked[what] = answer, time.monotonic()
-    threading.Thread(target=work, name=f"once {what}", daemon=True).start()
-    return asked
+    threading.Thread(target=work, name=name, daemon=True).start()

@@ -46,6 +46,10 @@ class Ports:
         return f"{self.first}-{self.last}"
 
 
+ENGINE_PORTS = Ports(21000, 21999)
+"""Those of a file that names none."""
+
+
 def _ports(value: object) -> Ports:
     if isinstance(value, Ports):
         return value
@@ -87,7 +91,7 @@ class AgentConfig(Section):
     """Directories that hold weights."""
     fabrics: Annotated[dict[_Name, _Adapters], Field(max_length=16)] = Field(default_factory=dict)
     """By a fabric's name, the adapters of this node that are on it."""
-    engine_ports: Annotated[Ports, PlainValidator(_ports)] = Ports(21000, 21999)
+    engine_ports: Annotated[Ports, PlainValidator(_ports)] = ENGINE_PORTS
     memory: Annotated[Size, Field(ge=MIB, le=1 << 50)] | None = None
     address: Annotated[str, AfterValidator(named(host_name))] | None = None
     launcher: Launcher = Launcher.AUTO

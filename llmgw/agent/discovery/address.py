@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from llmgw.config.address import Address
 
 
-async def own_address(control: Iterable[Address]) -> str | None:
-    """The node's address on the route to the first of the control plane's addresses that there is a route to."""
+async def own_address(stated: str | None, control: Iterable[Address]) -> str | None:
+    """The node's address: what agent.yaml states, else the one on the route to the first of the control plane's
+    addresses that there is a route to. What registers it and what listens at it must agree."""
+    if stated is not None:
+        return stated
     for target in control:
         if (found := await address_towards(target.host, target.port)) is not None:
             return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from llmgw.agent.discovery import kfd, pci_bus, rocm
 from llmgw.agent.discovery.gpus_found import MOST_CARDS, Gpus
 from llmgw.agent.discovery.holders import Held, foreign
+from llmgw.agent.discovery.machine import kernel
 from llmgw.agent.discovery.numbers import whole
 from llmgw.agent.discovery.root import LONGEST, Root
 from llmgw.agent.discovery.virtualization import contained
@@ -97,7 +98,8 @@ def _gpu(root: Root, index: int, card: _Card, told: list[rocm.Told], count: int)
         uuid=f"GPU-{unique_id}" if unique_id.strip("0") else str(index),
         name=said.name or root.text(f"{at}/product_name")[:LONGEST],
         memory=_bytes(root, card.pci, "mem_info_vram_total"),
-        driver=(root.text(f"sys/module/{DRIVER}/version") or said.driver or _kernel(root))[:LONGEST],
+        # The driver that comes with the kernel has no version of its own.
+        driver=(root.text(f"sys/module/{DRIVER}/version") or said.driver or kernel(root))[:LONGEST],
         compute=(card.node.compute if card.node else "") or said.compute,
         pci=card.pci,
         numa=pci_bus.numa(root, card.pci),
@@ -128,8 +130,3 @@ def _problem(root: Root, idle: list[str]) -> str:
 def _bytes(root: Root, pci: str, file: str) -> Bytes | None:
     number = whole(root.text(f"{pci_bus.DEVICES}/{pci}/{file}"))
     return None if number is None else Bytes(number)
-
-
-def _kernel(root: Root) -> str:
-    """The kernel's release: the driver that comes with it has no version of its own."""
-    return root.text("proc/sys/kernel/osrelease")

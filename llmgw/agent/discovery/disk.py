@@ -10,6 +10,7 @@ from llmgw.agent.threads import once
 from llmgw.config.agent import AgentConfig
 from llmgw.core.inventory import Disk
 from llmgw.core.units import NONE, Bytes
+from llmgw.host.reason import reason
 from llmgw.host.room import nearest, room
 
 WEIGHTS = Path("/var/lib/llmgw-weights")
@@ -74,7 +75,8 @@ def _seen(path: Path, made: bool) -> _Seen:
         total, free = room(at)
     except FileNotFoundError:
         return _Seen(problem=_ABSENT)
-    except (OSError, ValueError) as error:
-        words = error.strerror if isinstance(error, OSError) else str(error)
-        return _Seen(problem=f"cannot be looked at: {(words or type(error).__name__).lower()}")
+    except OSError as error:
+        return _Seen(problem=f"cannot be looked at: {reason(error)}")
+    except ValueError as error:  # a NUL in its name
+        return _Seen(problem=f"cannot be looked at: {error}")
     return _Seen(device=status.st_dev, total=total, free=free)

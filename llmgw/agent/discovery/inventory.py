@@ -158,13 +158,9 @@ async def _adapters(root: Root, cards: tuple[Gpu, ...], limit: float) -> tuple[t
 
 async def _memory(root: Root, limit: float) -> tuple[memory.Ram, Bytes]:
     try:
-        return await once(("memory", root), limit, _ram, root)
+        return await once(("memory", root), limit, memory.both, root)
     except TimeoutError as error:
         raise TimeoutError(error.errno, f"the kernel's files about memory {error.strerror}") from None
-
-
-def _ram(root: Root) -> tuple[memory.Ram, Bytes]:
-    return memory.ram(root), memory.available(root)
 
 
 def _nobody(pid: int) -> bool:

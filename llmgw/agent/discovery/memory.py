@@ -1,6 +1,7 @@
 """How much RAM is there, and how much is left? A limit set on our control group counts as the machine's size."""
 
 import errno
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmgw.agent.discovery.cgroups import around
@@ -31,11 +32,7 @@ class Ram:
 
 def ram(root: Root) -> Ram:
     """How much there is. Raises OSError when the kernel does not say."""
-    machine = meminfo(root.text(MEMINFO)).get("MemTotal")
-    if not machine:
-        raise _unsaid("there is", root)
-    limits = [limit for group in around(root, "memory") if (limit := _limit(root, group)) is not None]
-    return Ram(machine=machine, limit=min((one for one in limits if one < machine), default=None))
+    return _ram(root, meminfo(root.text(MEMINFO)), _limits(root))
 
 
 def total(root: Root) -> Bytes:
@@ -49,14 +46,13 @@ def available(root: Root) -> Bytes:
     In a control group with a limit, what is left of the limit when that is less; the group's file cache counts as
     left. Raises OSError when the kernel does not say.
     """
-    said = meminfo(root.text(MEMINFO))
-    available = said.get("MemAvailable")
-    if available is None and "MemFree" in said:  # before Linux 3.14
-        available = Bytes(said["MemFree"] + said.get("Cached", 0))
-    if available is None:
-        raise _unsaid("is left", root)
-    left = [left for group in around(root, "memory") if (left := _left(root, group)) is not None]
-    return min([available, *left])
+    return _available(root, meminfo(root.text(MEMINFO)), _limits(root))
+
+
+def both(root: Root) -> tuple[Ram, Bytes]:
+    """As `ram` and `available`, of one reading."""
+    said, limits = meminfo(root.text(MEMINFO)), _limits(root)
+    return _ram(root, said, limits), _available(root, said, limits)
 
 
 def meminfo(text: str) -> dict[str, Bytes]:
@@ -70,8 +66,30 @@ def meminfo(text: str) -> dict[str, Bytes]:
     return found
 
 
+def _ram(root: Root, said: Mapping[str, Bytes], limits: Mapping[str, Bytes]) -> Ram:
+    machine = said.get("MemTotal")
+    if not machine:
+        raise _unsaid("there is", root)
+    return Ram(machine=machine, limit=min((one for one in limits.values() if one < machine), default=None))
+
+
+def _available(root: Root, said: Mapping[str, Bytes], limits: Mapping[str, Bytes]) -> Bytes:
+    available = said.get("MemAvailable")
+    if available is None and "MemFree" in said:  # before Linux 3.14
+        available = Bytes(said["MemFree"] + said.get("Cached", 0))
+    if available is None:
+        raise _unsaid("is left", root)
+    left = [left for group, limit in limits.items() if (left := _left(root, group, limit)) is not None]
+    return min([available, *left])
+
+
 def _unsaid(what: str, root: Root) -> OSError:
     return OSError(errno.ENODATA, f"does not say how much memory {what}", str(root.at(MEMINFO)))
+
+
+def _limits(root: Root) -> dict[str, Bytes]:
+    """The limits of the groups around us that have one."""
+    return {group: limit for group in around(root, "memory") if (limit := _limit(root, group)) is not None}
 
 
 def _limit(root: Root, group: str) -> Bytes | None:
@@ -80,11 +98,8 @@ def _limit(root: Root, group: str) -> Bytes | None:
     return Bytes(min((one for one in said if one is not None and 0 < one < MOST), default=0)) or None
 
 
-def _left(root: Root, group: str) -> Bytes | None:
-    """What the group's limit leaves; None where it has none or does not say what it uses."""
-    limit = _limit(root, group)
-    if limit is None:
-        return None
+def _left(root: Root, group: str, limit: Bytes) -> Bytes | None:
+    """What the group's limit leaves; None where it does not say what it uses."""
     for file, cache in (("memory.current", "inactive_file"), ("memory.usage_in_bytes", "total_inactive_file")):
         used = whole(root.text(f"{group}/{file}"))
         if used is not None:

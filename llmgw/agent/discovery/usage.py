@@ -8,9 +8,14 @@ from llmgw.core.units import Bytes
 _LOADAVG = "proc/loadavg"
 
 
-def usage(root: Root, gpu_used: tuple[Bytes, ...]) -> Usage:
-    """The node's usage now; of GPUs by the last look. Raises OSError when the kernel does not say what is left."""
-    return Usage(memory_available=memory.available(root), load_average=load(root.text(_LOADAVG)), gpu_used=gpu_used)
+def usage(root: Root, gpu_used: tuple[Bytes, ...]) -> tuple[memory.Ram, Usage]:
+    """How much memory there is, and the node's usage now; of GPUs by the last look.
+
+    Raises OSError when the kernel does not say how much memory there is, or is left.
+    """
+    ram, available = memory.both(root)
+    said = Usage(memory_available=available, load_average=load(root.text(_LOADAVG)), gpu_used=gpu_used)
+    return ram, said
 
 
 def load(loadavg: str) -> float:

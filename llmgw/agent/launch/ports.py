@@ -5,7 +5,7 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
-from llmgw.config.agent import Ports
+from llmgw.config.agent import ENGINE_PORTS, Ports
 
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -48,9 +48,8 @@ def way_out(taken: range, wanted: int) -> str:
 
 def outside(taken: range, wanted: int) -> Ports | None:
     """A range that the kernel gives to nobody, of so many ports where there are; the default where that is free."""
-    default = Ports(21000, 21999)
-    if default.last < taken.start or default.first >= taken.stop:
-        return default
+    if ENGINE_PORTS.last < taken.start or ENGINE_PORTS.first >= taken.stop:
+        return ENGINE_PORTS
     below, above = range(_FIRST, taken.start), range(taken.stop, 65536)
     room = max(below, above, key=len)
     if not room:
