@@ -16,7 +16,7 @@ from llmgw.agent.leases import Leases, NoAddress
 from llmgw.agent.news import News
 from llmgw.agent.threads import aside
 from llmgw.config.agent import Ports
-from llmgw.core.facts import Listening, TryAddress
+from llmgw.core.facts import Listening, TryAddress, greeting
 from llmgw.host.reason import reason
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Listener:
             self._tell(Listening(token=token, host=host, problem=f"cannot listen on {host}: {reason(error)}"))
 
     async def _serve(self, question: TryAddress, host: str, port: int) -> None:
-        line, open_ones = f"llmgw-reach {question.token}\n".encode(), set[asyncio.WriteTransport]()
+        line, open_ones = greeting(question.token), set[asyncio.WriteTransport]()
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _Greeter(line, open_ones), host, port, backlog=MOST)
         try:

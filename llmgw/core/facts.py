@@ -248,5 +248,10 @@ class TryAddress:
     """How long it should listen."""
 
 
+def greeting(token: str) -> bytes:
+    """What a listener that was asked for by a TryAddress says to whoever connects, and a router expects."""
+    return f"llmgw-reach {token}\n".encode()
+
+
 AgentMessage = Registration | Heartbeat | Report | Listening | Leaving
 ControlMessage = Accepted | Refused | Desired | TryAddress

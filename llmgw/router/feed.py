@@ -17,6 +17,7 @@ from llmgw.core.routing import out_of_reach
 from llmgw.core.units import several
 from llmgw.core.views import Routes
 from llmgw.router import remember
+from llmgw.router.complaint import Complaint
 from llmgw.router.table import Table
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,6 @@ Watch = Callable[[], AsyncGenerator[Routes, None]]
 """Opens one watch: yields whole tables, newest last, and raises LlmgwError or ends when the control plane is gone."""
 
 _FIRST, _LONGEST = 0.2, 10.0
-_SAY_AGAIN = 600.0
 
 
 class Feed:
@@ -46,8 +46,7 @@ class Feed:
         self._more = asyncio.Event()
         self._saving = asyncio.Lock()
         self._far: tuple[str, ...] = ()
-        self._clock = clock
-        self._told, self._told_at = "", 0.0
+        self._complaint = Complaint(log, "no routes from control", clock)
 
     def recall(self) -> None:
         """Take the table that was kept on disk, if there is one."""
@@ -76,21 +75,15 @@ class Feed:
                 # The one supervisor: a fault in reading routes must not end the requests that have some.
                 why, fault = f"a fault of ours, {error!r}", error
             self.live = False
-            self._tell(why, fault)
+            self._complaint.tell(why, fault)
             await self._sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST)
-
-    def _tell(self, why: str, fault: Exception | None) -> None:
-        """Say why there are no routes, once: a control plane that is away for days must not fill a disk."""
-        now = self._clock()
-        if why != self._told or now >= self._told_at + _SAY_AGAIN:
-            self._told, self._told_at = why, now
-            log.log(logging.ERROR if fault else logging.WARNING, "no routes from control: %s", why, exc_info=fault)
 
     def _live(self, routes: Routes) -> None:
         if not self.live:
             log.info("routes %s: %s, live", routes.revision, several(len(routes.routes), "model"))
-        self.live, self._told = True, ""
+        self.live = True
+        self._complaint.over()
         self._take(routes)
         self._unsaved = routes
         self._more.set()

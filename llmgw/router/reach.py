@@ -15,9 +15,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from llmgw.core.errors import BadName, LlmgwError, Rejected
+from llmgw.core.facts import greeting
 from llmgw.core.hosts import host_name, stays_here
 from llmgw.core.views import Attempt, Noted, Tried
 from llmgw.host.reason import reason
+from llmgw.router.complaint import Complaint
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +36,6 @@ _LONGEST_WORDS = 200
 _FIRST, _LONGEST = 0.2, 10.0
 _UNKNOWN = 600.0
 """Seconds until a control plane that does not take the call is asked again: it may be a newer one by then."""
-_SAY_AGAIN = 600.0
 
 
 class Control(Protocol):
@@ -62,7 +63,7 @@ class Reaching:
     ) -> None:
         """`machine` is this machine's id."""
         self._machine, self._dial, self._sleep, self._clock = machine, dial, sleep, clock
-        self._told, self._told_at = "", float("-inf")
+        self._complaint = Complaint(log, "control does not ask whether nodes are reached", clock)
 
     async def run(self) -> None:
         """Answer for ever."""
@@ -78,19 +79,11 @@ class Reaching:
             except Exception as error:
                 # The one supervisor: a fault in trying nodes must not end the requests of clients.
                 why, fault = f"a fault of ours, {error!r}", error
-            self._tell(why, fault)
+            self._complaint.tell(why, fault)
             if self._clock() - begun > _LONGEST:
                 pause = _FIRST
             await self._sleep(max(least, pause * random.uniform(0.5, 1.0)))
             pause = min(pause * 2, _LONGEST)
-
-    def _tell(self, why: str, fault: Exception | None) -> None:
-        """Say why nobody asks, once in a while."""
-        now = self._clock()
-        if why != self._told or now >= self._told_at + _SAY_AGAIN:
-            self._told, self._told_at = why, now
-            level = logging.ERROR if fault else logging.WARNING
-            log.log(level, "control does not ask whether nodes are reached: %s", why, exc_info=fault)
 
     async def _session(self) -> None:
         ended: LlmgwError | None = None
@@ -144,4 +137,4 @@ async def reach(attempt: Attempt, machine: str) -> str:
         return _OTHER
     finally:
         writer.transport.abort()
-    return "" if line == f"llmgw-reach {attempt.token}\n".encode() else _OTHER
+    return "" if line == greeting(attempt.token) else _OTHER
