@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+from llmgw.core.device_warnings import AdapterAbsent, FabricPortDown, GpuHeld, GpuProbeFailed, NoSubnetManager
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind
 from llmgw.core.inventory import (
@@ -25,18 +26,13 @@ from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB, TIB, Bytes
 from llmgw.core.views import AboutView, ModelState, ModelView, NodeView, Reach, ReplicaView, Revision, ShardView, Why
 from llmgw.core.warnings import (
-    AdapterAbsent,
     CertificateEnds,
     ClockSkew,
     DiskNearlyFull,
     DiskUnknown,
     EngineFails,
-    FabricPortDown,
-    GpuHeld,
-    GpuProbeFailed,
     NoAvx2,
     NodeWarning,
-    NoSubnetManager,
     OtherWarning,
     RecordedMachine,
     RouterCannotReach,

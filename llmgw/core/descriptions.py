@@ -72,8 +72,14 @@ def _tell_or_hold(ledger: Ledger, before: Node, node: Node, said: list[str]) -> 
 
 
 def _said(before: Node, node: Node) -> list[str]:
-    assert before.inventory is not None and node.inventory is not None
-    return changes(replace(before.inventory, gpus=before.gpus), node.inventory)
+    assert node.inventory is not None
+    return changes(_known(before), node.inventory)
+
+
+def _known(node: Node) -> Inventory:
+    """What it said, with the GPUs that it has for all we know."""
+    assert node.inventory is not None
+    return replace(node.inventory, gpus=node.gpus)
 
 
 def _is_another(before: Node, node: Node) -> bool:
@@ -120,12 +126,12 @@ def _baseline(before: Node | None, inventory: Inventory) -> Bytes:
 
 
 def _tell_changes(ledger: Ledger, before: Node, node: Node, said: list[str]) -> Event | None:
-    assert before.inventory is not None and node.inventory is not None
     if not said:
         return None
+    assert node.inventory is not None
     event = ledger.emit(EventKind.NODE_CHANGED, node.name, "; ".join(said))
     ledger.turn.because[node.name] = event.seq
-    missing = gone(replace(before.inventory, gpus=before.gpus), node.inventory)
+    missing = gone(_known(before), node.inventory)
     for gpu in missing[:_CARDS_TOLD]:
         left = f"{several(len(cards(node.gpus)), 'GPU')} left"
         text = f"GPU {gpu.index} {gpu.name}".strip() + f" ({gpu.uuid or 'without uuid'}) was there and is gone; {left}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from llmgw.core import reach
 from llmgw.core.catalog import Model
+from llmgw.core.device_warnings import GpuGone
 from llmgw.core.facts import Exposure, Want
 from llmgw.core.ledger import Ledger
 from llmgw.core.placement import Placement, Unplaced, usable
@@ -30,7 +31,6 @@ from llmgw.core.warnings import (
     EnginesExposed,
     EpochAhead,
     FoundRunning,
-    GpuGone,
     NodeWarning,
     StrayEngines,
 )

@@ -7,10 +7,10 @@ one node that differ are that node's own affair.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from llmgw.core.device_warnings import SubnetsDiffer
 from llmgw.core.inventory import Inventory
 from llmgw.core.names import NodeName
 from llmgw.core.symptoms import prefixes
-from llmgw.core.warnings import SubnetsDiffer
 
 _Leaders = tuple[tuple[str, NodeName], ...]
 """The prefixes that most nodes have, each with one of them; nothing while there is only one."""

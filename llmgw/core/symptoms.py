@@ -2,6 +2,15 @@
 
 from collections.abc import Iterator
 
+from llmgw.core.device_warnings import (
+    AdapterAbsent,
+    AdaptersUnknown,
+    FabricPortDown,
+    GpuHeld,
+    GpuProbeFailed,
+    NoSubnetManager,
+    SubnetsDiffer,
+)
 from llmgw.core.inventory import (
     Disk,
     Fabric,
@@ -15,22 +24,15 @@ from llmgw.core.inventory import (
 )
 from llmgw.core.units import GIB, Bytes
 from llmgw.core.warnings import (
-    AdapterAbsent,
-    AdaptersUnknown,
     CertificateEnds,
     DiskNearlyFull,
     DiskUnknown,
-    FabricPortDown,
-    GpuHeld,
-    GpuProbeFailed,
     MachineUnknown,
     MemoryShrunk,
     NoAvx2,
     NodeWarning,
-    NoSubnetManager,
     RecordedMachine,
     StatedDiffers,
-    SubnetsDiffer,
 )
 
 DEFAULT_PREFIX = "fe80:0000:0000:0000"
@@ -126,11 +128,13 @@ def _of_fabrics(inventory: Inventory) -> Iterator[NodeWarning]:
     for port in inventory.adapters:
         if port.link_layer is LinkLayer.INFINIBAND and port.state is PortState.INIT:
             yield NoSubnetManager(adapter=port_name(port))
+    subnets = prefixes(inventory)
     for fabric in inventory.fabrics:
-        yield from _of_fabric(inventory, fabric)
+        yield from _of_fabric(inventory, fabric, subnets.get(fabric.name, []))
 
 
-def _of_fabric(inventory: Inventory, fabric: Fabric) -> Iterator[NodeWarning]:
+def _of_fabric(inventory: Inventory, fabric: Fabric, ports: list[tuple[str, str]]) -> Iterator[NodeWarning]:
+    """`ports`: its adapters with their prefixes, as `prefixes` has them."""
     present = tuple(dict.fromkeys(port.name for port in inventory.adapters))
     for named in fabric.adapters:
         found = adapter_named(inventory, named)
@@ -139,7 +143,6 @@ def _of_fabric(inventory: Inventory, fabric: Fabric) -> Iterator[NodeWarning]:
         elif found is not None and found.state is PortState.DOWN:
             state = f"DOWN ({found.physical_state})" if found.physical_state else "DOWN"
             yield FabricPortDown(fabric=fabric.name, adapter=named, state=state)
-    ports = prefixes(inventory).get(fabric.name, [])
     for other, prefix in ports[1:]:
         first, first_prefix = ports[0]
         if prefix != first_prefix:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from llmgw.core.device_warnings import GpuHeld
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import EngineReport, Engines
 from llmgw.core.inventory import (
@@ -20,7 +21,6 @@ from llmgw.core.shard import ShardState
 from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB, TIB, Bytes
 from llmgw.core.views import ModelState, Reach
-from llmgw.core.warnings import GpuHeld
 from tests.ctl.fixture import AWAY, FAILED, FULL, NOW, Operators, model, node, replica
 
 _GPU = Gpu(

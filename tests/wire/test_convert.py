@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llmgw.core import events, facts, inventory, refusals, shard, views, warnings
+from llmgw.core import device_warnings, events, facts, inventory, refusals, shard, views, warnings
 from llmgw.core.errors import BadMessage
 from llmgw.core.refusals import Refusal
 from llmgw.core.state import NodeState
@@ -44,7 +44,7 @@ ASKED = {
 
 CORE = {"NodeState": NodeState} | {
     value.__name__: value
-    for module in (facts, inventory, views, refusals, warnings, events, shard)
+    for module in (facts, inventory, views, refusals, device_warnings, warnings, events, shard)
     for value in vars(module).values()
     if isinstance(value, type) and value.__module__ == module.__name__
 }

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from llmgw.core import symptoms, warnings
+from llmgw.core import device_warnings, symptoms, warnings
 from llmgw.core.checks import Check, fault, ok, warning
-from llmgw.core.inventory import FabricAdapter, Gpu, Inventory, port_name
+from llmgw.core.inventory import FabricAdapter, Gpu, Inventory, adapter_named, port_name
 from llmgw.core.units import size
 
 _MOST = 32
@@ -15,20 +15,25 @@ _NAMES: Mapping[type[warnings.NodeWarning], str] = {
     warnings.MachineUnknown: "machine",
     warnings.NoAvx2: "processor",
     warnings.StatedDiffers: "by hand",
-    warnings.GpuProbeFailed: "gpu",
-    warnings.GpuHeld: "gpu",
-    warnings.NoSubnetManager: "fabric",
-    warnings.FabricPortDown: "fabric",
-    warnings.AdapterAbsent: "fabric",
-    warnings.AdaptersUnknown: "fabric",
-    warnings.SubnetsDiffer: "fabric",
+    device_warnings.GpuProbeFailed: "gpu",
+    device_warnings.GpuHeld: "gpu",
+    device_warnings.NoSubnetManager: "fabric",
+    device_warnings.FabricPortDown: "fabric",
+    device_warnings.AdapterAbsent: "fabric",
+    device_warnings.AdaptersUnknown: "fabric",
+    device_warnings.SubnetsDiffer: "fabric",
     warnings.DiskNearlyFull: "disk",
     warnings.DiskUnknown: "disk",
 }
 """The kind of check that each warning belongs to. The certificate's end is told with the certificate."""
 
-_ADAPTER = (warnings.NoSubnetManager, warnings.FabricPortDown, warnings.AdapterAbsent, warnings.SubnetsDiffer)
-_FAULTS = (warnings.MachineUnknown, warnings.AdapterAbsent, warnings.GpuProbeFailed, warnings.DiskUnknown)
+_ADAPTER = (
+    device_warnings.NoSubnetManager,
+    device_warnings.FabricPortDown,
+    device_warnings.AdapterAbsent,
+    device_warnings.SubnetsDiffer,
+)
+_FAULTS = (warnings.MachineUnknown, device_warnings.AdapterAbsent, device_warnings.GpuProbeFailed, warnings.DiskUnknown)
 
 
 def of_inventory(inventory: Inventory, now: float, but: Collection[str] = ()) -> Iterator[Check]:
@@ -65,9 +70,10 @@ def _facts(inventory: Inventory, found: Sequence[warnings.NodeWarning], but: Col
     yield from (ok("gpu", _gpu(one)) for one in inventory.gpus[:_MOST])
     if not inventory.gpus and not inventory.gpu_problem:
         yield ok("gpu", "none")
-    wrong = {one.adapter.split()[0] for one in found if isinstance(one, _ADAPTER)}
-    yield from (ok("fabric", _adapter(one)) for one in inventory.adapters[:_MOST] if one.name not in wrong)
-    if not inventory.adapters and not inventory.adapter_problem and not wrong:
+    named = [one.adapter for one in found if isinstance(one, _ADAPTER)]
+    wrong = [adapter_named(inventory, name) for name in named]
+    yield from (ok("fabric", _adapter(one)) for one in inventory.adapters[:_MOST] if one not in wrong)
+    if not inventory.adapters and not inventory.adapter_problem and not named:
         yield ok("fabric", "no adapter")
     for disk in inventory.disks[:_MOST]:
         if not disk.problem and not symptoms.nearly_full(disk) and disk.directory not in but:

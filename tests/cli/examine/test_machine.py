@@ -102,6 +102,15 @@ def test_of_a_thing_that_is_wrong_nothing_is_called_ok(change: dict[str, object]
     assert len(about) == 1 and about[0].startswith(lines[0])
 
 
+def test_of_two_ports_of_one_device_the_one_that_is_well_keeps_its_line():
+    first = GOOD.adapters[0]
+    second = replace(first, port=2, state=PortState.DOWN)
+    fabrics = (Fabric(name="ib-a", adapters=("mlx5_0:1", "mlx5_0:2")),)
+    told = [line for line in said(replace(GOOD, adapters=(first, second), fabrics=fabrics)) if "fabric:" in line]
+    assert told[0] == "ok fabric: mlx5_0: InfiniBand ACTIVE, 100 Gb/sec (2X HDR)"
+    assert [line.split(" is ")[0] for line in told[1:]] == ["warning fabric: mlx5_0:2 on fabric ib-a"]
+
+
 def test_disks_that_are_told_elsewhere_are_left_out():
     full = replace(GOOD, disks=(Disk(directory="/s", problem="is no directory"), *GOOD.disks))
     but = [one for one in of_inventory(full, NOW, but=("/s", "/var/lib/llmgw-agent")) if one.name == "disk"]
