@@ -49,6 +49,15 @@ def lenient(path: Path, model: type[BaseModel]) -> Lenient:
     )
 
 
+def defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """The value of each key that a file need not have."""
+    return {
+        key: one.get_default(call_default_factory=True)
+        for key, one in model.model_fields.items()
+        if not one.is_required()
+    }
+
+
 class _Reading:
     """One file on its way through its model, key by key."""
 
@@ -87,12 +96,7 @@ class _Reading:
 
     def parts(self) -> dict[str, Any]:
         """The values key by key."""
-        defaults = {
-            key: one.get_default(call_default_factory=True)
-            for key, one in self._model.model_fields.items()
-            if not one.is_required()
-        }
-        return defaults | self._made
+        return defaults(self._model) | self._made
 
     def _lacking(self) -> list[str]:
         return [key for key, one in self._model.model_fields.items() if one.is_required() and key not in self._made]

@@ -99,6 +99,11 @@ def refuse_if_barred(program: str, file: Path, reads: Iterable[Path], writes: It
                 raise BadConfig(str(path), None, "", f"{fact.removeprefix(f'{path} ')}; {fix}")
 
 
+def booted() -> bool:
+    """Whether systemd runs this machine."""
+    return BOOTED.is_dir()
+
+
 def add_user(unit: Unit) -> str:
     """How to make the user that a unit needs."""
     return f"adduser --system --group {unit.user}"
@@ -117,7 +122,7 @@ def unit(program: str, file: Path) -> Unit | None:
 
     None without systemd, when that does not say, or when the unit is for another file.
     """
-    if not BOOTED.is_dir():
+    if not booted():
         return None
     name = f"{program}.service"
     command = ["systemctl", "show", f"--property={','.join(_SHOWN)}", name]

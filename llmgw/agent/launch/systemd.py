@@ -17,6 +17,7 @@ from llmgw.agent.launch.launcher import MARK, Alive, Exit, LaunchFailed, Owner, 
 from llmgw.agent.patience import Grievance, Unknown, until_done
 from llmgw.agent.run import run
 from llmgw.core.names import ShardId, file_name
+from llmgw.host.units import booted
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +48,6 @@ _SHOWN = "LoadState,ActiveState,SubState,MainPID,ExecMainCode,ExecMainStatus,Inv
 def running() -> bool:
     """Whether systemd runs this machine and lets us start services."""
     return booted() and os.geteuid() == 0
-
-
-def booted() -> bool:
-    """Whether systemd runs this machine, by sd_booted(3)."""
-    return Path("/run/systemd/system").is_dir()
 
 
 def unit_name(shard: ShardId) -> str:

@@ -15,7 +15,7 @@ from llmgw.cli.examine.files import configuration
 from llmgw.cli.examine.findings import Findings, bounded
 from llmgw.cli.examine.listening import dialled, free, is_everywhere
 from llmgw.cli.examine.runner import Runner, not_running, runner
-from llmgw.cli.examine.user import as_root, owner, user
+from llmgw.cli.examine.user import as_root, user
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.config.lenient import Lenient
@@ -26,7 +26,7 @@ from llmgw.core.errors import BadConfig, LlmgwError
 from llmgw.core.hosts import is_loopback
 from llmgw.core.identity import Role
 from llmgw.daemon import place, schema
-from llmgw.host.accounts import READ, WRITE
+from llmgw.host.accounts import READ, WRITE, name_of
 from llmgw.host.units import hindrance
 from llmgw.wire import onlooker
 
@@ -104,7 +104,7 @@ def _unusable(file: Path, runs_as: Runner) -> Check | None:
     if told:
         return fault(_STORE, *told)
     if not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
-        whose = owner(file.stat().st_uid)
+        whose = name_of(file.stat().st_uid)
         return warning(_STORE, f"{file} is {whose}'s and cannot be read and written by {user()}", as_root())
     return None
 

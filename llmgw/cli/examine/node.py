@@ -10,7 +10,6 @@ from pathlib import Path
 from llmgw.agent import preflight
 from llmgw.agent.discovery.inventory import inventory
 from llmgw.agent.discovery.root import root_of
-from llmgw.agent.launch import systemd
 from llmgw.agent.patience import words
 from llmgw.agent.threads import aside
 from llmgw.cli.examine import machine, places, running
@@ -22,11 +21,12 @@ from llmgw.cli.examine.libraries import libraries
 from llmgw.cli.examine.runner import Runner, not_running, runner
 from llmgw.cli.examine.user import as_root, user
 from llmgw.config.agent import AgentConfig, Ports
-from llmgw.config.lenient import Lenient
+from llmgw.config.lenient import Lenient, defaults
 from llmgw.config.tls import TlsFiles
 from llmgw.core.brief import some
 from llmgw.core.checks import Check, ok, warning
 from llmgw.core.identity import Role
+from llmgw.host.units import booted
 
 _LIMIT = 12.0
 """Seconds for the slowest of the machine's tools."""
@@ -63,8 +63,7 @@ def stand_in(read: Lenient) -> AgentConfig:
     """A whole configuration of what can be used of a file, so that discovery looks with it at the machine."""
     nothing = Path(os.devnull)
     lacking = {"control": (), "tls": TlsFiles(nothing, nothing, nothing), "node": ""}
-    defaults = {key: one.get_default(call_default_factory=True) for key, one in AgentConfig.model_fields.items()}
-    values = defaults | lacking | read.values
+    values = defaults(AgentConfig) | lacking | read.values
     return AgentConfig.model_construct(**values | {"node": values["node"] or socket.gethostname().lower()})
 
 
@@ -105,7 +104,7 @@ def _own(path: Path, read: Lenient, config: AgentConfig, runs_as: Runner) -> lis
     found += [told, *_ports(config.engine_ports, agent)]
     found += preflight.memory_stated(config.memory, root_of(config))
     # The agent runs as root, whoever we are.
-    return [*found, preflight.launcher(config.launcher, has=systemd.booted())]
+    return [*found, preflight.launcher(config.launcher, has=booted())]
 
 
 def _agent(state: Path, path: Path, runs_as: Runner) -> tuple[int | None, Check]:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from llmgw.agent.patience import words
 from llmgw.cli.examine.runner import Runner
-from llmgw.cli.examine.user import as_root, owner, user
+from llmgw.cli.examine.user import as_root, user
 from llmgw.config.tls import TlsFiles
-from llmgw.core.checks import Check, fault, ok, warning
+from llmgw.core.checks import Check, Result, fault, ok, warning
 from llmgw.core.inventory import Disk
 from llmgw.core.symptoms import nearly_full
 from llmgw.core.units import size
-from llmgw.host.accounts import ENTER, READ, WRITE
+from llmgw.host.accounts import ENTER, READ, WRITE, name_of
 from llmgw.host.room import room
 from llmgw.host.units import hindrance
 from llmgw.wire import pem
@@ -83,7 +83,7 @@ def _key(path: Path, runner: Runner) -> Check:
         told = runner.unit and hindrance(runner.unit, path, READ)
     except OSError as error:
         return _unseen(path, error, _AGAIN)
-    mode, whose = seen.st_mode & 0o777, owner(seen.st_uid)
+    mode, whose = seen.st_mode & 0o777, name_of(seen.st_uid)
     if not stat.S_ISREG(seen.st_mode):
         return fault(_FILES, f"{path} is no file", _AGAIN)
     if mode & _OTHERS:
@@ -121,7 +121,8 @@ def own_directory(path: Path, key: str, runner: Runner, *, private: bool) -> lis
 
 
 def _is_full(space: Check) -> bool:
-    return bool(space.fix) and "nothing can be written" in space.fact
+    """Whether it says that nothing can be written there; what else may be in the way is told of the directory."""
+    return (space.name, space.result) == (_DISK, Result.FAULT)
 
 
 def _is_place(path: Path) -> bool:
@@ -172,7 +173,7 @@ def _writable(path: Path, subject: str, key: str, runner: Runner) -> Check:
     if os.access(path, os.W_OK | os.X_OK, effective_ids=True):
         return _may_write(subject)
     seen = path.stat()
-    mode, whose = seen.st_mode & 0o777, owner(seen.st_uid)
+    mode, whose = seen.st_mode & 0o777, name_of(seen.st_uid)
     if seen.st_uid != os.geteuid():
         # Whose it should be is the program's user, and that need not be who asks.
         return warning(_DIRECTORY, f"{subject} is {whose}'s and cannot be written by {user()}", as_root())

@@ -4,17 +4,12 @@ import os
 import shlex
 import sys
 
-from llmgw.host import accounts
+from llmgw.host.accounts import name_of
 
 
 def user() -> str:
     """Who runs this."""
-    return owner(os.geteuid())
-
-
-def owner(uid: int) -> str:
-    """A user by name, else by number."""
-    return accounts.name_of(uid)
+    return name_of(os.geteuid())
 
 
 def command(*words: str) -> str:
