@@ -196,8 +196,8 @@ def _node(plan: Plan, made: Made, name: str, engine: Path, ports: Ports) -> None
     )
 
 
-_OWN = ("etc/os-release", "proc/cpuinfo", "proc/loadavg", "proc/sys", "sys/class/dmi", "sys/devices/system")
-"""What a node's machine has of this one."""
+_OWN = ("etc/os-release", "proc/cpuinfo", "proc/loadavg", "proc/sys", "sys/class/dmi", "sys/devices/system/clocksource")
+"""What a node's machine has of this one. Not its NUMA nodes, which would have more memory than the whole."""
 
 
 def _machine(root: Path, room: int) -> None:
