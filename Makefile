@@ -9,7 +9,7 @@ READY := .venv/.ready
 # Else each of the many programs that tests and measurements start would compile all of llmgw for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check fmt proto lock bench lab snapshots release
+.PHONY: help setup demo test long check fmt proto lock bench lab snapshots release
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,7 +24,7 @@ demo: $(READY) ## a whole cluster on this machine with a real small model, and t
 	@$(BIN)/llmgw demo
 
 test: $(READY) ## the default test suite (ARGS='tests/core -k place' narrows it)
-	$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
+	$(BIN)/pytest -n 4 --dist worksteal $(ARGS)
 
 check: $(READY) ## ruff, mypy strict, import-linter (layers), generated code fresh
 	$(BIN)/ruff check .
@@ -44,8 +44,11 @@ lock: $(READY) ## pin the newest allowed versions with hashes in requirements.lo
 	$(BIN)/uv pip compile pyproject.toml --extra demo --extra dev --generate-hashes --no-emit-index-url \
 	  --universal --no-annotate --upgrade --output-file requirements.lock >/dev/null
 
-bench: $(READY) ## measure against goals and peers, a JSON line each (ONLY=demo|stop|idle|ctl|console|router|discovery for one)
+bench: $(READY) ## measure against goals and peers, a JSON line each (ONLY=demo|stop|idle|ctl|console|router|discovery|install for one)
 	@$(BIN)/python -m bench $(ONLY)
+
+long: $(READY) ## the tests that take ten seconds and more each
+	$(BIN)/pytest -n 3 --dist worksteal -m long tests/journeys tests/agent/test_install_process.py $(ARGS)
 
 lab: $(READY) ## journeys on hosts with systemd of their own (root only; says so and skips elsewhere)
 	$(BIN)/pytest tests/lab -m lab $(ARGS)

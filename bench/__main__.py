@@ -7,7 +7,7 @@ import sys
 
 from llmgw.core.errors import LlmgwError
 
-NAMES = ("demo", "stop", "idle", "ctl", "console", "router", "discovery")
+NAMES = ("demo", "stop", "idle", "ctl", "console", "router", "discovery", "install")
 
 
 async def main(asked: list[str]) -> int:

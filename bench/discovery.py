@@ -18,8 +18,8 @@ from llmgw.agent.discovery.root import Root
 from llmgw.config.load import load_agent
 from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import ClusterCannot
-from llmgw.core.facts import Accepted, AgentMessage, Heartbeat, Registration
 from llmgw.core.identity import Role
+from llmgw.core.link import Accepted, AgentMessage, Heartbeat, Registration
 from llmgw.pki import authority
 from llmgw.wire.agent import v1
 from llmgw.wire.convert import from_wire, to_wire

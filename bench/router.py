@@ -22,7 +22,8 @@ from llmgw.core.errors import ClusterCannot
 from llmgw.core.facts import Secret
 from llmgw.core.identity import Role
 from llmgw.core.names import ModelName, NodeName, ReplicaId
-from llmgw.core.views import ModelState, Revision, Route, RouteReplica, Routes
+from llmgw.core.routes import Route, RouteReplica, Routes
+from llmgw.core.views import ModelState, Revision
 from llmgw.host.machine import machine_id
 from llmgw.pki import authority
 from llmgw.router import remember

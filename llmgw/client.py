@@ -1,7 +1,7 @@
 """A control plane as its clients see it: one method for each rpc, values of core in and out.
 
 What ctl, the console and the router talk through. Errors are LlmgwError: those that the control plane raised arrive as
-the class they were.
+the class they were. What few commands need is imported where it is used, so that the others start sooner.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     import betterproto2
 
     from llmgw.config.client import ClientConfig
+    from llmgw.core.engines.orders import Release, WantedEngines
+    from llmgw.core.routes import Attempt, Noted, Routes, Tried
 
-_SERVICE = "/operator.v1.Operator/"
+_SERVICE, _ENGINES = "/operator.v1.Operator/", "/operator.engines.v1.Engines/"
 _View = TypeVar("_View")
 
 
@@ -68,6 +70,30 @@ class ControlClient:
         request = v1.ScaleModelRequest(model=checked("model", model), replicas=checked("replicas", replicas))
         return await self._ask("ScaleModel", request, v1.Done, views.Done)
 
+    async def retry_engine(self, node: str, engine: str = "") -> views.Done:
+        """Let a node try again at once to install an engine, or all of them; UnknownNode, EngineNotWanted."""
+        from llmgw.wire.operator.engines import v1 as engines_v1
+
+        request = engines_v1.RetryEngineRequest(node=checked("node", node), engine=checked("engine", engine))
+        return await self._ask("RetryEngine", request, v1.Done, views.Done, service=_ENGINES)
+
+    async def engines_wanted(self) -> "WantedEngines":
+        """Which engines nodes should have, and what is known of their releases."""
+        from llmgw.core.engines.orders import WantedEngines
+        from llmgw.wire.engines.v1 import WantedEngines as Answer
+        from llmgw.wire.operator.engines import v1 as engines_v1
+
+        request = engines_v1.EnginesWantedRequest()
+        return await self._ask("EnginesWanted", request, Answer, WantedEngines, service=_ENGINES)
+
+    async def lock_engine(self, release: "Release") -> views.Done:
+        """Keep the locked files of a Python engine; BadMessage."""
+        from llmgw.wire.engines.v1 import Release as Message
+        from llmgw.wire.operator.engines import v1 as engines_v1
+
+        request = engines_v1.LockEngineRequest(release=to_wire(release, Message))
+        return await self._ask("LockEngine", request, v1.Done, views.Done, service=_ENGINES)
+
     def watch(self, nouns: Sequence[views.Noun], *, follow: bool, events: int = 0) -> AsyncGenerator[views.Page, None]:
         """A snapshot of the nouns in pages and, with `follow`, every change after it until the control plane goes.
 
@@ -77,24 +103,36 @@ class ControlClient:
         request = v1.WatchRequest(nouns=wanted, follow=follow, events=checked("events", events))
         return self._follow("Watch", request, v1.Page, views.Page)
 
-    def watch_routes(self) -> AsyncGenerator[views.Routes, None]:
+    def watch_routes(self) -> AsyncGenerator["Routes", None]:
         """The whole route table, again after each change. For routers; it carries the engines' keys."""
-        return self._follow("WatchRoutes", v1.WatchRoutesRequest(), v1.Routes, views.Routes)
+        from llmgw.core.routes import Routes
 
-    def watch_attempts(self) -> AsyncGenerator[views.Attempt, None]:
+        return self._follow("WatchRoutes", v1.WatchRoutesRequest(), v1.Routes, Routes)
+
+    def watch_attempts(self) -> AsyncGenerator["Attempt", None]:
         """The nodes to try, as that is wanted. For routers; the control plane knows by it that this one is there."""
-        return self._follow("WatchAttempts", v1.WatchAttemptsRequest(), v1.Attempt, views.Attempt)
+        from llmgw.core.routes import Attempt
 
-    async def report_attempt(self, tried: views.Tried) -> views.Noted:
+        return self._follow("WatchAttempts", v1.WatchAttemptsRequest(), v1.Attempt, Attempt)
+
+    async def report_attempt(self, tried: "Tried") -> "Noted":
         """Say whether a node was reached. For routers."""
+        from llmgw.core.routes import Noted
+
         request = v1.ReportAttemptRequest(tried=to_wire(tried, v1.Tried))
-        return await self._ask("ReportAttempt", request, v1.Noted, views.Noted)
+        return await self._ask("ReportAttempt", request, v1.Noted, Noted)
 
     async def _ask(
-        self, name: str, request: "betterproto2.Message", reply: "type[betterproto2.Message]", view: type[_View]
+        self,
+        name: str,
+        request: "betterproto2.Message",
+        reply: "type[betterproto2.Message]",
+        view: type[_View],
+        *,
+        service: str = _SERVICE,
     ) -> _View:
         channel = await self._reach()
-        answer: _View = from_wire(await channel.call(_SERVICE + name, request, reply), view)
+        answer: _View = from_wire(await channel.call(service + name, request, reply), view)
         return answer
 
     async def _follow(

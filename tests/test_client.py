@@ -11,7 +11,7 @@ from llmgw.client import ControlClient
 from llmgw.config.address import Address
 from llmgw.config.client import ClientConfig
 from llmgw.config.tls import TlsFiles
-from llmgw.core import events, refusals, views
+from llmgw.core import events, refusals, routes, views
 from llmgw.core.errors import BadConfig, ControlUnreachable, NotAllowed, UnknownModel
 from llmgw.core.facts import Secret
 from llmgw.core.identity import Role
@@ -35,14 +35,14 @@ WHY = views.Why(
     revision=REVISION,
     now=2.0,
 )
-ROUTES = views.Routes(
+ROUTES = routes.Routes(
     revision=REVISION,
     routes=(
-        views.Route(
+        routes.Route(
             model="gemma",
             state=views.ModelState.READY,
             replicas=(
-                views.RouteReplica(
+                routes.RouteReplica(
                     id="gemma/0", launch=1, node="n1", machine="m", host="127.0.0.1", port=21000, key=Secret("k")
                 ),
             ),

@@ -19,6 +19,7 @@ from bench.figure import Figure
 from llmgw.agent.discovery import nvidia
 from llmgw.client import ControlClient
 from llmgw.config.agent import AgentConfig
+from llmgw.config.engines import EngineSection
 from llmgw.config.load import load_agent, load_router, load_server
 from llmgw.config.models import ClientFile, TlsSection
 from llmgw.config.router import RouterConfig
@@ -26,8 +27,10 @@ from llmgw.config.server import ModelSection, ProfileSection, ServerConfig
 from llmgw.core import refusals, shard, warnings
 from llmgw.core.inventory import Inventory
 from llmgw.ctl import grammar
+from llmgw.daemon.engine_calls import EngineCalls
 from llmgw.daemon.operators import Operators
 from llmgw.daemon.roles import ROLES
+from llmgw.wire.operator.engines.v1 import EnginesBase
 from llmgw.wire.operator.v1 import OperatorBase
 
 ROOT = Path(__file__).parent.parent
@@ -91,34 +94,43 @@ def rpc(method: str) -> str:
     return "".join(word.title() for word in method.split("_"))
 
 
+SERVICES = {
+    "/operator.v1.Operator/": (Operators, OperatorBase, "proto/operator/v1/operator.proto"),
+    "/operator.engines.v1.Engines/": (EngineCalls, EnginesBase, "proto/operator/engines/v1/engines.proto"),
+}
+
+
+def service(method: str) -> str:
+    """The service that has the rpc of a client's method."""
+    return next(path for path in SERVICES if path + rpc(method) in ROLES)
+
+
 def servicer(method: str) -> str:
-    """The method that serves an rpc: the generated one's override, or a raw handler of the same name."""
-    overridden = getattr(Operators, method) is not getattr(OperatorBase, method)
-    return method if overridden else f"_{method}"
+    """What serves an rpc: the generated method's override, or a raw handler of the same name."""
+    serves, base, _ = SERVICES[service(method)]
+    overridden = getattr(serves, method) is not getattr(base, method)
+    return f"{serves.__name__}.{method if overridden else f'_{method}'}"
 
 
 @pytest.mark.parametrize("verb", grammar.VERBS, ids=lambda verb: verb.name)
 def test_a_verb_has_its_client_method_rpc_and_servicer(verb: grammar.Verb) -> None:
-    assert callable(getattr(ControlClient, verb.method)) and callable(getattr(OperatorBase, verb.method))
-    assert callable(getattr(Operators, servicer(verb.method)))
-    assert f"/operator.v1.Operator/{rpc(verb.method)}" in ROLES
+    serves, base, _ = SERVICES[service(verb.method)]
+    assert callable(getattr(ControlClient, verb.method)) and callable(getattr(base, verb.method))
+    assert callable(getattr(serves, servicer(verb.method).split(".")[1]))
 
 
-def test_every_rpc_has_a_client_method_and_a_row_of_roles() -> None:
-    service = page("proto/operator/v1/operator.proto").split("service Operator {")[1].split("\n}")[0]
-    names = re.findall(r"rpc (\w+)\(", service)
+@pytest.mark.parametrize("path", SERVICES)
+def test_every_rpc_has_a_client_method_and_a_row_of_roles(path: str) -> None:
+    names = re.findall(r"rpc (\w+)\(", page(SERVICES[path][2]))
     assert names
     for name in names:
-        assert f"/operator.v1.Operator/{name}" in ROLES
+        assert path + name in ROLES
         assert hasattr(ControlClient, re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower())
 
 
 def test_contributing_shows_the_verbs_as_they_are() -> None:
     chains = ((verb.name, verb.method, rpc(verb.method), servicer(verb.method)) for verb in grammar.VERBS)
-    rows = [
-        f"| `{verb}` | `ControlClient.{call}` | `{name}` | `Operators.{serves}` |"
-        for verb, call, name, serves in chains
-    ]
+    rows = [f"| `{verb}` | `ControlClient.{call}` | `{name}` | `{serves}` |" for verb, call, name, serves in chains]
     assert "\n".join(rows) in page("CONTRIBUTING.md")
 
 
@@ -172,6 +184,8 @@ def keys(model: type[BaseModel], before: str = "") -> dict[str, bool]:
             found[before + name] = field.is_required()
         if name == "models":
             found |= keys(ModelSection, "models.NAME.")
+        if name == "engines" and model is ServerConfig:
+            found |= keys(EngineSection, "engines.NAME.")
     return found
 
 
@@ -188,6 +202,7 @@ def test_configuration_has_every_key_and_no_other(file: str, model: type[BaseMod
     section = page("docs/configuration.md").split(f"\n## {file}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([\w.]+)` \| (.+?) \|", section, re.MULTILINE)
     assert {key: default == "required" for key, default in rows} == keys(model)
+    assert len(rows) == len(dict(rows)), "a key is there twice"
 
 
 def test_the_readme_has_the_consoles_keys() -> None:

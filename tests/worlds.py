@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from llmgw.core.device_warnings import AdapterAbsent, FabricPortDown, GpuHeld, GpuProbeFailed, NoSubnetManager
+from llmgw.core.engines.terms import Install, InstallStep
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind
 from llmgw.core.inventory import (
@@ -20,11 +21,22 @@ from llmgw.core.inventory import (
     Usage,
 )
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
-from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, Refusal
+from llmgw.core.presence import NodeState
+from llmgw.core.refusals import EngineInstalling, EngineMissing, NodeAway, NotEnoughMemory, Refusal
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB, TIB, Bytes
-from llmgw.core.views import AboutView, ModelState, ModelView, NodeView, Reach, ReplicaView, Revision, ShardView, Why
+from llmgw.core.views import (
+    AboutView,
+    EngineView,
+    ModelState,
+    ModelView,
+    NodeView,
+    Reach,
+    ReplicaView,
+    Revision,
+    ShardView,
+    Why,
+)
 from llmgw.core.warnings import (
     CertificateEnds,
     ClockSkew,
@@ -55,6 +67,42 @@ class World:
     replicas: tuple[ReplicaView, ...] = ()
     events: tuple[Event, ...] = ()
     whys: dict[str, Why] = field(default_factory=dict)
+    installs: tuple[EngineView, ...] = ()
+    """Engines beside those that the nodes report."""
+
+    @property
+    def engines(self) -> tuple[EngineView, ...]:
+        """All engines, as a control plane makes them of what nodes report and of their installs."""
+        reported = (_reported(node, one) for node in self.nodes for one in (node.engines or _NO_ENGINES).engines)
+        return (*reported, *self.installs)
+
+
+_NO_ENGINES = Engines(probed_at=T0, engines=())
+
+
+def _reported(node: NodeView, report: EngineReport) -> EngineView:
+    return EngineView(
+        node=node.name,
+        by_hand=report.by_hand,
+        wanted=not report.by_hand,
+        install=Install(
+            engine=report.engine,
+            version=report.version,
+            variant=report.variant,
+            step=InstallStep.READY,
+            since=node.since,
+            path=report.path,
+            problem=report.problem,
+            checked_at=T0 - 30,
+        ),
+    )
+
+
+def engine_view(node: str, step: InstallStep, **more: object) -> EngineView:
+    """An engine that server.yaml wants; `by_hand` and `wanted` are the view's, all else the install's."""
+    of_view = {"wanted": True} | {key: more.pop(key) for key in ("by_hand", "wanted") if key in more}
+    known: dict[str, object] = {"engine": "llama.cpp", "version": "b10991", "variant": "cpu", "since": T0 - 12}
+    return EngineView(node=NodeName(node), install=Install(step=step, **(known | more)), **of_view)  # type: ignore[arg-type]
 
 
 def about(*, settled: bool = True, exposure: str = "loopback") -> AboutView:
@@ -139,6 +187,7 @@ def replica(
     attempts: int = 0,
     adopted: bool = False,
     outdated: bool = False,
+    engine: str = "llama.cpp b10991",
 ) -> ReplicaView:
     running = state in (ShardState.STARTING, ShardState.READY, ShardState.DRAINING)
     shard = ShardView(
@@ -161,6 +210,7 @@ def replica(
         state=state,
         adopted=adopted,
         outdated=outdated,
+        engine=engine,
         since=T0 - ago,
         shards=(shard,),
     )
@@ -259,6 +309,87 @@ def nothing_fits() -> World:
     )
 
 
+ARCHIVE = "llama-b10991-bin-ubuntu-x64.tar.gz"
+CUDA = "llama-b10991-bin-ubuntu-cuda-13.3-x64.tar.gz"
+
+
+def installing() -> World:
+    """Nodes at every step of an install, one that waits for its turn, and a model that waits for them."""
+    at = InstallStep
+    moving = {"done": Bytes(91 * MIB), "total": Bytes(149 * MIB), "rate": 3.2 * MIB}
+    installs = (
+        engine_view("node01", at.READY, checked_at=T0 - 120, path="/opt/llmgw/engines/llama-server", used=True),
+        engine_view("node02", at.DOWNLOAD, variant="cuda 13.3", subject=CUDA, **moving),
+        engine_view("node03", at.UNPACK, subject=ARCHIVE, done=Bytes(15 * MIB), total=Bytes(16 * MIB), rate=40.0 * MIB),
+        engine_view("node04", at.PROVE, subject="loads a tiny model"),
+        engine_view("node05", at.RESOLVE, variant="", problem="waits for its turn to download"),
+        engine_view(
+            "node06", at.DOWNLOAD, engine="vllm", version="0.33.0", variant="cuda", subject="torch",
+            done=Bytes(900 * MIB), total=Bytes(6400 * MIB), rate=10.5 * MIB,
+        ),
+        engine_view("node06", at.LIBRARIES, subject="libgomp.so.1"),
+    )  # fmt: skip
+    steps = {one.node: one.install for one in installs if one.install.engine == "llama.cpp"}
+    doing = {name: f"llama.cpp b10991: {one.step.value}" for name, one in steps.items() if one.step is not at.READY}
+    bare = (node(f"node0{number}", engines=()) for number in range(2, 7))
+    has = EngineReport(engine="llama.cpp", version="b10991", variant="cpu")
+    refusal = EngineInstalling(
+        node=NodeName("node02"),
+        engine="llama.cpp",
+        version="b10991",
+        step=at.DOWNLOAD,
+        text=f"downloading {CUDA}, 61 %",
+    )
+    return World(
+        about=about(),
+        nodes=(node("node01", engines=(has,)), *(replace(one, installing=(doing[one.name],)) for one in bare)),
+        models=(model("gemma", ModelState.DEGRADED, 1, 2, refusals=(refusal,)),),
+        replicas=(replica("gemma", 0, "node01"),),
+        events=(
+            event(48213, 4, EventKind.ENGINE_INSTALLING, "node02", "llama.cpp b10991 (cuda 13.3), 149 MiB to download"),
+        ),
+        whys={"gemma": why("gemma", ModelState.DEGRADED, 2, 1, refusals=(refusal,))},
+        installs=installs,
+    )
+
+
+HOSTILE = "\x1b[2J[bold red]\u202egnp.exe\x00"
+
+
+def engines_gone_wrong() -> World:
+    """What can be wrong with engines, with long words, words that mean harm, and nodes that are away."""
+    at = InstallStep
+    unresolved = (
+        "the release API answered 403: rate limit exceeded; 60 requests an hour are free for one address, and this one "
+        "has used them up; set mirror: for the engine in server.yaml, or run llmgw mirror add llama.cpp b10991 "
+        "--to DIR on a host that reaches it"
+    )
+    broken = EngineReport(engine="llama.cpp", version="b10900", problem="libgomp.so.1 is missing", by_hand=True)
+    installs = (
+        engine_view(
+            "node02", at.READY, variant="cuda 13.3", problem="libcudart.so.13 is missing: it was there 10 minutes ago",
+            checked_at=T0 - 700, path="/var/lib/llmgw-agent/engines/llama.cpp/b10991-cuda/tree/llama-server", used=True,
+            retry_at=T0 + 38, attempts=1,
+        ),
+        engine_view("node03", at.RESOLVE, variant="", problem=unresolved, attempts=7, retry_at=T0 + 580),
+        engine_view("node04", at.DOWNLOAD, subject=ARCHIVE, done=Bytes(9 * MIB), total=Bytes(16 * MIB), rate=1.0),
+        engine_view("node05", at.UNPACK, subject=HOSTILE, problem=HOSTILE, variant=HOSTILE, note=HOSTILE, attempts=1),
+        engine_view("node06", at.READY, note="its driver 470 is too old for CUDA 12.4: the build for processors"),
+        engine_view("node06", at.READY, version="b10800", wanted=False, used=True, checked_at=T0 - 60),
+        engine_view("node06", at.READY, version="b10700", wanted=False, checked_at=T0 - 60),
+    )  # fmt: skip
+    return World(
+        about=about(),
+        nodes=(
+            node("node01", engines=(broken,)),
+            *(node(f"node0{number}", engines=()) for number in (2, 3, 5, 6)),
+            node("node04", NodeState.LOST, ago=252, engines=()),
+        ),
+        events=(event(48213, 4, EventKind.ENGINE_BROKEN, "node02", "libcudart.so.13 is missing"),),
+        installs=installs,
+    )
+
+
 def many_states() -> World:
     """Models in every state, with replicas in every state."""
     return World(
@@ -281,6 +412,29 @@ def many_states() -> World:
             replica("removed", 4, "node03", adopted=True),
         ),
         events=STORY,
+    )
+
+
+def rolling() -> World:
+    """A model on its way to a new version of its engine, and one whose way there ended."""
+    old, new = "llama.cpp b10991", "llama.cpp b11549"
+    stopped = (
+        f"its change to {new} stopped: qwen/1 on node02: ended by itself with exit status 1; "
+        "`llmgw ctl engine retry node02` tries again, or name b10991 in engines: of server.yaml"
+    )
+    return World(
+        about=about(),
+        nodes=(node("node01"), node("node02"), node("node03")),
+        models=(
+            replace(model("gemma", ModelState.READY, 2, 2), roll=f"moves to {new}: 1 of 2 done"),
+            replace(model("qwen", ModelState.READY, 1, 1), roll=stopped),
+        ),
+        replicas=(
+            replica("gemma", 1, "node02", engine=old),
+            replica("gemma", 2, "node01", engine=new, ago=40),
+            replica("gemma", 3, "node03", ShardState.STARTING, engine=new, ago=3),
+            replica("qwen", 0, "node02", engine=old),
+        ),
     )
 
 
@@ -498,4 +652,18 @@ def speaking(text: str) -> World:
         replicas=(replica(text, 0, text, ShardState.FAILED, failure=failure),),
         events=(event(7, 60, EventKind.SHARD_FAILED, text, text, by=text, lines=(text,)),),
         whys={text: replace(why(text, ModelState.REFUSED, 1, 0, refusals=(refusal,), fits=(text,)), engine=text)},
+        installs=(
+            engine_view(
+                text,
+                InstallStep.DOWNLOAD,
+                engine=text,
+                version=text + "1",
+                variant=text,
+                subject=text,
+                note=text,
+                path=text,
+                total=Bytes(9),
+                done=Bytes(1),
+            ),
+        ),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO, WIRE = ROOT / "proto", ROOT / "llmgw" / "wire"
-PACKAGES = ("facts", "agent", "operator")
+PACKAGES = ("facts", "engines", "agent", "operator")
 
 
 def generate(out: Path) -> None:

@@ -6,7 +6,7 @@ when the last one's tasks have ended. Every end is logged with its cause; clean 
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,12 +17,22 @@ from llmgw.agent.listen import Listener
 from llmgw.agent.news import News
 from llmgw.agent.node import Node
 from llmgw.agent.survey import Survey
+from llmgw.agent.telling import Installing, Telling
 from llmgw.config.address import Address
 from llmgw.config.tls import TlsFiles
-from llmgw.core import facts
 from llmgw.core.errors import LlmgwError
-from llmgw.core.facts import Accepted, AgentMessage, Desired, Heartbeat, Leaving, Registration, Report, TryAddress
 from llmgw.core.identity import Identity
+from llmgw.core.link import (
+    Accepted,
+    AgentMessage,
+    ControlMessage,
+    Desired,
+    Heartbeat,
+    Leaving,
+    Refused,
+    Registration,
+    TryAddress,
+)
 from llmgw.core.names import NodeName
 from llmgw.host import clock
 from llmgw.wire.agent import v1
@@ -84,16 +94,20 @@ class Link:
     def __init__(
         self,
         own: Who,
-        control: list[Address],
+        control: Sequence[Address],
         files: TlsFiles,
         node: Node,
         survey: Survey,
+        installing: Installing,
         listener: Listener,
         news: News,
         stop: asyncio.Event,
+        files_port: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """`files_port`: where this agent gives files to others now."""
         self._own, self._control, self._files = own, control, files
         self._node, self._survey, self._listener, self._news, self._stop = node, survey, listener, news, stop
+        self._installing, self._files_port = installing, files_port
         self._backoff = Backoff()
         self._told = dict[Address, str]()
 
@@ -157,7 +171,7 @@ class Link:
         match answer:
             case Accepted():
                 pass
-            case facts.Refused():
+            case Refused():
                 return self._refused(answer)
             case None:
                 return SessionEnd(How.LOST, "it ended the stream without an answer to the registration")
@@ -206,12 +220,14 @@ class Link:
             address=await own_address(own.address, self._control) or "",
             inventory=inventory,
             engines=self._survey.engines,
+            installs=self._installing.installs(),
+            files_port=self._files_port(),
             shards=self._node.reports(),
             cluster=own.identity.cluster if epoch else "",
             epoch=epoch,
         )
 
-    def _refused(self, refusal: facts.Refused) -> SessionEnd:
+    def _refused(self, refusal: Refused) -> SessionEnd:
         claim = f"our certificate is for {self._own.identity}, we say that we are node {self._own.node}"
         return SessionEnd(How.REFUSED, f"refused ({refusal.code}): {refusal.text}; {claim}")
 
@@ -222,7 +238,7 @@ class Link:
                     self._node.receive(desired)
                 case TryAddress() as question:
                     self._listener.ask(question)
-                case facts.Refused() as refusal:
+                case Refused() as refusal:
                     return self._refused(refusal)
                 case Accepted():
                     return SessionEnd(How.LOST, "it accepted the registration a second time")
@@ -232,37 +248,27 @@ class Link:
     async def _speak(self, link: _Wire, heartbeat: float, told: Registration, seen: int) -> SessionEnd:
         """Beat at the interval that was asked for, and tell at once what is new since `told`, at which `seen` was."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + heartbeat
-        inventory, engines, shards = told.inventory, told.engines, told.shards
+        beat = loop.time() + heartbeat
+        telling = Telling(told, self._node, self._survey, self._installing, self._listener.answer, loop.time())
         while True:
+            due = min(beat, telling.due() or beat)
             await _either(self._news.after(seen), due - loop.time())
-            if self._news.count != seen:
-                seen = self._news.count
-                listening = self._listener.answer()
-                if listening is not None:
-                    await _send(link, listening)
-                found, probed = self._survey.inventory, self._survey.engines
-                report = Report(
-                    shards=self._node.reports(),
-                    engines=None if probed is engines else probed,
-                    inventory=None if found == inventory or found is None else found,
-                )
-                if listening is None or report != Report(shards=shards):
-                    await _send(link, report)
-                inventory, engines, shards = found or inventory, probed, report.shards
-            if loop.time() >= due:
+            seen = self._news.count
+            for message in telling.new(loop.time()):
+                await _send(link, message)
+            if loop.time() >= beat:
                 await _send(link, Heartbeat(at=clock.now(), usage=self._survey.usage()))
-                due = max(due + heartbeat, loop.time())
+                beat = max(beat + heartbeat, loop.time())
 
 
 async def _send(link: _Wire, message: AgentMessage, timeout: float = 10.0) -> None:
     await link.send(to_wire(message, v1.AgentMessage), timeout=timeout)
 
 
-async def _next(link: _Wire) -> facts.ControlMessage | None:
+async def _next(link: _Wire) -> ControlMessage | None:
     """The next message, None when the control plane ended the stream in order."""
     async for message in link:
-        said: facts.ControlMessage = from_wire(message, facts.ControlMessage)
+        said: ControlMessage = from_wire(message, ControlMessage)
         return said
     return None
 

@@ -14,10 +14,10 @@ from typing import cast
 from llmgw.agent.launch.ports import NoPort
 from llmgw.agent.leases import Leases, NoAddress
 from llmgw.agent.news import News
-from llmgw.agent.threads import aside
 from llmgw.config.agent import Ports
-from llmgw.core.facts import Listening, TryAddress, greeting
+from llmgw.core.link import Listening, TryAddress, greeting
 from llmgw.host.reason import reason
+from llmgw.host.threads import aside
 
 _log = logging.getLogger(__name__)
 

@@ -20,15 +20,26 @@ from llmgw.agent.news import News
 from llmgw.agent.patience import PAUSE, TROUBLE, Grievance, until_done, words
 from llmgw.agent.records import Records
 from llmgw.agent.start import CannotStart, Starter
-from llmgw.agent.threads import aside
 from llmgw.agent.watch import Watch
 from llmgw.core import converge, local_shard
 from llmgw.core.converge import Forget, Launch, Stop
-from llmgw.core.facts import Desired, ShardOrder, ShardReport
-from llmgw.core.local_shard import Doing, Ended, Forgotten, Launched, LocalShard, NotStarted, Outcome, Process
+from llmgw.core.facts import ShardOrder, ShardReport
+from llmgw.core.link import Desired
+from llmgw.core.local_shard import (
+    Doing,
+    Ended,
+    Forgotten,
+    Launched,
+    LocalShard,
+    NotStarted,
+    OtherEngines,
+    Outcome,
+    Process,
+)
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardState
 from llmgw.host import clock
+from llmgw.host.threads import aside
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +79,11 @@ class Node:
     def reports(self) -> tuple[ShardReport, ...]:
         """Every shard as it is now."""
         return local_shard.reports(self._shards[name] for name in sorted(self._shards))
+
+    async def running(self) -> frozenset[str]:
+        """The directories of installed engines that shards run with, or are about to. Raises OSError."""
+        names = tuple(self._shards)
+        return await aside(lambda: frozenset(filter(None, map(self._records.install, names))))
 
     def ports(self) -> set[int]:
         """Of the engines that run."""
@@ -133,12 +149,20 @@ class Node:
         async with asyncio.TaskGroup() as group:
             for name, watch in self._watches.items():
                 group.create_task(watch.run(self._shards[name].since), name=f"watch {name}")
+            group.create_task(self._watch_engines(), name="refused for want of an engine")
             while True:
                 await self._decide(group)
                 await self._flush()
                 await self._next()
                 while self._inbox:
                     await self._take(self._inbox.popleft())
+
+    async def _watch_engines(self) -> None:
+        """Look again at what was refused, by an earlier agent too, when there are other engines; for ever."""
+        while True:
+            for name, shard in self._shards.items():
+                self._put_outcome(name, OtherEngines(launch=shard.launch))
+            await self._starter.engines.after(self._starter.engines.count)
 
     def _put_outcome(self, name: ShardId, outcome: Outcome) -> None:
         self._put((name, outcome))
@@ -183,6 +207,7 @@ class Node:
         self._obeying.over()
         self._untaken = None
         self.obeyed = desired
+        self._news.ring()
 
     def _apply(self, name: ShardId, outcome: Outcome) -> None:
         before = self._shards.get(name)
@@ -190,6 +215,8 @@ class Node:
             return
         if isinstance(outcome, Ended) and outcome.launch == before.launch:
             self._watches.pop(name, None)
+            if before.state is ShardState.STARTING:
+                self._starter.doubt()
         after = local_shard.happened(before, outcome, clock.now(), self._start_timeout)
         if after is not None:
             self._change(name, before, after)
@@ -243,11 +270,13 @@ class Node:
     # --- jobs ---------------------------------------------------------------------------------------------------
 
     async def _launch(self, step: Launch, attempts: int) -> None:
-        name = step.order.shard
+        name, engines = step.order.shard, self._starter.engines.count
         try:
             started = await self._starter.start(step, attempts, self.ports)
         except CannotStart as error:
             self._put_outcome(name, NotStarted(launch=step.launch, text=str(error)))
+            if self._starter.engines.count != engines:
+                self._put_outcome(name, OtherEngines(launch=step.launch))
             return
         except Exception:  # the supervisor of launches: a fault over one order must not take the node's others along
             _log.exception("shard %s: the launch met a fault of ours", name)

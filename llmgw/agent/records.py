@@ -12,16 +12,17 @@ import betterproto2
 
 from llmgw.agent import keep
 from llmgw.core.errors import BadMessage, BadName
-from llmgw.core.facts import Desired, Secret, ShardReport
+from llmgw.core.facts import Secret, ShardReport
+from llmgw.core.link import Desired
 from llmgw.core.names import ShardId, file_name
+from llmgw.wire.agent import v1
 from llmgw.wire.convert import from_wire, to_wire
-from llmgw.wire.facts import v1
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_RECORD, _KEY, _LOG = "shard.json", "key", "engine.log"
+_RECORD, _KEY, _LOG, _INSTALL = "shard.json", "key", "engine.log", "install"
 
 
 class Records:
@@ -83,6 +84,17 @@ class Records:
             return Secret(self.key_file(shard).read_text().strip())
         except OSError:
             return Secret("")
+
+    def save_install(self, shard: ShardId, directory: str) -> None:
+        """Keep which installed engine it runs with; empty for one that is named by hand."""
+        keep.write(self.directory(shard) / _INSTALL, directory)
+
+    def install(self, shard: ShardId) -> str:
+        """The directory of the installed engine that it runs with; empty when it runs with none, or never ran."""
+        try:
+            return keep.read(self.directory(shard) / _INSTALL) or ""
+        except keep.Damaged:
+            return ""
 
     def save(self, report: ShardReport) -> None:
         """Keep what is known of a shard, without its key."""

@@ -8,9 +8,10 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import IO
 
-from llmgw.agent.threads import aside
+from llmgw.host.threads import aside
 
 MOST = 1 << 20
 """Bytes kept of each of its outputs; what comes after is read and dropped."""
@@ -48,27 +49,33 @@ class Ran:
         return f"{ended}: {said}" if said else f"{ended} without a word"
 
 
-async def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Ran:
-    """Run `argv` to its end, or kill it after `timeout` seconds; what it started and left in its process group is
-    killed with it either way. Never raises OSError.
+async def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    stop: asyncio.Event | None = None,
+) -> Ran:
+    """Run `argv` to its end, or kill it after `timeout` seconds or when `stop` is set; what it started and left in its
+    process group is killed with it either way. Never raises OSError.
 
     A program that hangs inside the kernel cannot be killed: it is left behind and its problem reported in time, and it
     is not started again before it is gone.
     """
-    slow = Ran(None, "", "", problem=f"did not end within {timeout:.0f}s")
+    slow = f"did not end within {timeout:.0f}s"
     if _held(tuple(argv)):
-        return slow
+        return Ran(None, "", "", slow)
     try:
-        process = _started(argv, env)
+        process = _started(argv, env, directory)
     except (OSError, ValueError) as error:
         return Ran(None, "", "", problem=f"cannot be started: {_reason(error)}")
     ended = asyncio.create_task(aside(_await_end, process.pid), name=f"end of {argv[0]}")
     outputs = _Outputs(filter(None, (process.stdout, process.stderr)))
+    problem = ""
     try:
-        await asyncio.wait([ended], timeout=timeout)
-        if not ended.done():
-            return slow
-        await outputs.closed(_LINGER)
+        problem = slow if await _end(ended, timeout, stop) else ""
+        await outputs.closed(0 if problem else _LINGER)
     finally:
         _kill_group(process.pid)
         outputs.close()
@@ -78,16 +85,29 @@ async def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | N
         else:
             ended.cancel()
             _left[tuple(argv)] = process
-    return Ran(process.returncode, *outputs.texts())
+            problem = problem or "was killed and is not gone: the kernel holds it"
+    return Ran(None if problem else process.returncode, *outputs.texts(), problem)
 
 
-def _started(argv: Sequence[str], env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+async def _end(ended: asyncio.Task[None], timeout: float, stop: asyncio.Event | None) -> bool:
+    """Wait for its end, or for `stop`; return whether neither came in time."""
+    stopped = [asyncio.create_task(stop.wait(), name="stop")] if stop else []
+    try:
+        done, _ = await asyncio.wait([ended, *stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in stopped:
+            task.cancel()
+    return not done
+
+
+def _started(argv: Sequence[str], env: Mapping[str, str] | None, directory: Path | None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=env,
+        cwd=directory,
         start_new_session=True,
     )
 

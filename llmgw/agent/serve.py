@@ -12,6 +12,8 @@ from pathlib import Path
 
 from llmgw import __version__
 from llmgw.agent import keep, preflight
+from llmgw.agent.engines.stock import Stock
+from llmgw.agent.installing import Installing
 from llmgw.agent.launch import namesakes
 from llmgw.agent.launch.forms import launcher
 from llmgw.agent.launch.launcher import Owner
@@ -22,6 +24,7 @@ from llmgw.agent.listen import Listener
 from llmgw.agent.news import News
 from llmgw.agent.node import Node
 from llmgw.agent.records import Records
+from llmgw.agent.serve_files import FileServer
 from llmgw.agent.start import Starter
 from llmgw.agent.survey import Survey
 from llmgw.config.agent import AgentConfig
@@ -56,20 +59,32 @@ async def serve(config: AgentConfig, identity: Identity, owner: Owner) -> None:
     if warning := namesakes.warning(owner):
         _log.warning("%s", warning)
     launches = launcher(config.launcher, owner, boot)
-    records, survey = Records(config.state), Survey(config, news, partial(runs, owner))
+    stock = Stock(news.ring)
+    records, survey = Records(config.state), Survey(config, news, partial(runs, owner), stock)
     leases = Leases(config)
     starter = Starter(leases, records, survey, launches)
     node = Node(identity.cluster, config.start_timeout, records, starter, launches, news)
+    installing = Installing(config, node, survey, stock, news)
+    files = FileServer(leases, config.tls, identity.cluster, installing.shelf.downloads, node.ports)
     listener = Listener(leases, config.engine_ports, node.ports, news)
-    link = Link(own, list(config.control), config.tls, node, survey, listener, news, stop)
+    link = Link(
+        own, config.control, config.tls, node, survey, installing.installer, listener, news, stop, lambda: files.port
+    )
     _log.info("node %s of cluster %s, version %s, state in %s", own.node, identity.cluster, __version__, config.state)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(survey.run(), name="survey")]
+        tasks = [
+            group.create_task(survey.run(), name="survey"),
+            group.create_task(installing.inspector.run(), name="installed engines"),
+        ]
         if await _before(stop, _open(node, survey)):
+            tasks.append(group.create_task(files.run(), name="files for others"))
+            tasks.append(group.create_task(installing.installer.run(), name="installer"))
             tasks.append(group.create_task(node.run(), name="node"))
             tasks.append(group.create_task(listener.run(), name="listener"))
             tasks.append(group.create_task(keep_alive(lambda: True), name="watchdog"))
             notify(READY, status(f"node {own.node} of cluster {identity.cluster}"))
+            # A registration says where; whoever stops us meanwhile is heard by the link.
+            await _before(stop, _settled(files))
             # The link ends first, while the rest still answers; then nothing is left to tell.
             await link.run()
         notify(STOPPING)
@@ -85,6 +100,10 @@ async def _open(node: Node, survey: Survey) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PROBE_PATIENCE):
             await survey.probed.wait()
+
+
+async def _settled(files: FileServer) -> None:
+    await files.settled.wait()
 
 
 async def _before(stop: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

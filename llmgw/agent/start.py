@@ -9,7 +9,7 @@ from llmgw.agent.discovery import memory
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.engines.adapter import Place
 from llmgw.agent.engines.check import Room, check
-from llmgw.agent.engines.probe import ADAPTERS
+from llmgw.agent.engines.probe import ADAPTERS, Engine
 from llmgw.agent.environment import engine_environment
 from llmgw.agent.launch import log
 from llmgw.agent.launch.launcher import Alive, Launcher, LaunchFailed, Task
@@ -18,7 +18,6 @@ from llmgw.agent.leases import Leases, NoAddress
 from llmgw.agent.patience import words
 from llmgw.agent.records import Records
 from llmgw.agent.survey import Survey
-from llmgw.agent.threads import aside
 from llmgw.core.converge import Launch
 from llmgw.core.errors import BadProfile
 from llmgw.core.facts import Secret, ShardOrder, ShardReport
@@ -26,6 +25,7 @@ from llmgw.core.local_shard import Process
 from llmgw.core.shard import ShardState
 from llmgw.core.units import Bytes
 from llmgw.host import clock
+from llmgw.host.threads import aside
 
 _STORAGE_TIMEOUT = 20.0
 """Seconds for storage to show the weights; a dead share answers never."""
@@ -48,6 +48,8 @@ class Starter:
 
     def __init__(self, leases: Leases, records: Records, survey: Survey, launcher: Launcher) -> None:
         self._leases, self._records, self._survey, self._launcher = leases, records, survey, launcher
+        self.engines = survey.stock.changed
+        """Rung when an installed engine came, went, broke or is whole again."""
 
     async def start(self, step: Launch, attempts: int, in_use: Callable[[], Collection[int]]) -> Started:
         """Start what `step` says on a port that no other engine has, or raise CannotStart."""
@@ -59,47 +61,55 @@ class Starter:
             raise CannotStart(words(error) if error.filename else f"the node: {words(error)}") from None
 
     async def _start(self, step: Launch, attempts: int, in_use: Callable[[], Collection[int]]) -> Started:
-        await self._check(step.order)
+        engine = await self._check(step.order)
         host = await self._leases.host(step.exposure)
         with self._leases.port(host, in_use()) as port:
-            return await self._launch(step, attempts, host, port)
+            return await self._launch(step, attempts, engine, host, port)
 
-    async def _launch(self, step: Launch, attempts: int, host: str, port: int) -> Started:
+    async def _launch(self, step: Launch, attempts: int, engine: Engine, host: str, port: int) -> Started:
         order = step.order
         place = Place(host=host, port=port, key_file=self._records.key_file(order.shard))
         key = Secret(secrets.token_urlsafe(32))
-        # What is written here is enough to find the engine again, whenever this agent ends.
-        await aside(self._write, step, attempts, place, key)
-        engine = self._survey.engine(order.profile.engine)
         adapter = ADAPTERS[order.profile.engine]
-        assert engine is not None  # checked above
+        await aside(self._write, step, attempts, place, key, engine.directory)
         task = Task(
             shard=order.shard,
             launch=step.launch,
             argv=adapter.argv(engine.report.path, order, place, engine.flags),
-            environment=engine_environment(),
+            environment={**engine_environment(), **engine.environment},
             directory=self._records.directory(order.shard),
             log=self._records.log(order.shard),
         )
-        alive = await self._launcher.start(task)
+        try:
+            alive = await self._launcher.start(task)
+        except LaunchFailed:
+            self._survey.stock.doubt()
+            raise
         return Started(alive, Process(pid=alive.pid, host=host, port=port, key=key))
 
-    async def _check(self, order: ShardOrder) -> None:
-        await self._survey.probed.wait()
+    async def _check(self, order: ShardOrder) -> Engine:
+        """Return the engine that the order is started with; raises BadProfile and OSError."""
+        await self._survey.settled(order.profile.engine, order.profile.version)
         await self._survey.described.wait()
-        engine, adapter = self._survey.engine(order.profile.engine), ADAPTERS.get(order.profile.engine)
+        engine = self._survey.engine(order.profile.engine, order.profile.version)
+        adapter = ADAPTERS.get(order.profile.engine)
         total = self._survey.inventory.memory if self._survey.inventory else Bytes(0)
         # A recorded machine says how large it is; what can be had is bounded by this one all the same.
         available = min(memory.available(root) for root in (self._survey.root, Root()))
         room = Room(total=total, available=available)
         try:
             async with asyncio.timeout(_STORAGE_TIMEOUT):
-                await aside(check, order, engine, adapter, room)
+                return await aside(check, order, engine, adapter, room)
         except TimeoutError:
             fact = f"cannot be read: its storage did not answer within {_STORAGE_TIMEOUT:.0f}s"
             raise BadProfile(f"weights {order.profile.weights}", fact) from None
 
-    def _write(self, step: Launch, attempts: int, place: Place, key: Secret) -> None:
+    def doubt(self) -> None:
+        """An engine ended before it was ready: are its files all there?"""
+        self._survey.stock.doubt()
+
+    def _write(self, step: Launch, attempts: int, place: Place, key: Secret, directory: str) -> None:
+        """What is written here is enough to find the engine again, whenever this agent ends."""
         order = step.order
         record = ShardReport(
             shard=order.shard,
@@ -112,5 +122,6 @@ class Starter:
             order=order,
         )
         self._records.save(record)
+        self._records.save_install(order.shard, directory)
         self._records.save_key(order.shard, key)
         log.fresh(self._records.log(order.shard))

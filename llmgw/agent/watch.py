@@ -15,9 +15,9 @@ from llmgw.agent.engines.adapter import Adapter, Ready
 from llmgw.agent.launch import log, pids
 from llmgw.agent.launch.launcher import Alive
 from llmgw.agent.patience import Grievance, until_done
-from llmgw.agent.threads import aside
 from llmgw.core.local_shard import Ended, Healthy, Idle, Outcome, Process, Unhealthy, Working
 from llmgw.core.shard import ShardState
+from llmgw.host.threads import aside
 
 _log = logging.getLogger(__name__)
 

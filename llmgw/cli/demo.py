@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from llmgw.cli.local.layout import Plan
 
 _MOST_NODES = 20
+_CHECKED = "20s"
+"""How often nodes look whether their engine is whole: oftener than others, for those who break it to see."""
+_WATCHED_RATE = "8MiB"
+"""Bytes a second of each node's download where somebody watches: some five seconds."""
 
 
 @dataclass
@@ -58,10 +63,10 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         "llmgw demo",
-        "Bring up a whole cluster on this machine: an authority, the control plane, a router, nodes\n"
-        "with their agents, and two replicas of a small real model. Open the console on it; leaving the\n"
-        "console ends everything. Ended by a signal it exits with 0 when it was up, and with 128 + the signal\n"
-        "(SIGTERM: 143) when it was not yet.",
+        "Bring up a whole cluster on this machine: an authority, the control plane, a router, nodes with\n"
+        "their agents, which install the engine, and two replicas of a small real model. Open the console\n"
+        "on it; leaving the console ends everything. Ended by a signal it exits with 0 when it was up, and\n"
+        "with 128 + the signal (SIGTERM: 143) when it was not yet.",
         example="llmgw demo\n  llmgw demo --headless --dir /tmp/demo &\n  llmgw ctl nodes --dir /tmp/demo",
     )
     parser.add_argument("--dir", type=Path, metavar="D", help=f"its directory (default {state_home() / 'demo'})")
@@ -101,8 +106,11 @@ class _Demo:
         from llmgw.cli.local.cluster import running
 
         async with running(await self._plan(), self._say) as cluster:
-            await cluster.until_ready(self._say)
-            await cluster.until_routed()
+            if self._asked.headless:
+                await cluster.until_ready(self._say)
+                await cluster.until_routed()
+            else:
+                await cluster.until_there(self._say)  # how the engine is installed is seen in the console
             self._ready = True
             self._tell(cluster)
             if self._asked.headless:
@@ -157,16 +165,21 @@ class _Demo:
 
         engine_is_installed()
         directory = (self._asked.dir or state_home() / "demo").resolve()
+        watched = not (self._asked.headless or self._asked.check)
+        ours = partial(
+            Plan,
+            directory=directory,
+            nodes=self._asked.nodes,
+            install=True,
+            download_rate=_WATCHED_RATE if watched else "",
+            check_engines=_CHECKED,
+        )
         if self._asked.model is not None:
             weights = given_model(self._asked.model)
             name = model_name(weights)
-            return Plan(
-                directory=directory, weights=weights, nodes=self._asked.nodes, model=name, large=f"{name}-large"
-            )
+            return ours(weights=weights, model=name, large=f"{name}-large")
         weights = await asyncio.to_thread(real_model)
-        return Plan(
-            directory=directory, weights=weights, nodes=self._asked.nodes, aliases=("gemma-270m",), large="gemma-large"
-        )
+        return ours(weights=weights, aliases=("gemma-270m",), large="gemma-large")
 
     def _tell(self, cluster: "LocalCluster") -> None:
         """How to use it, on stdout."""

@@ -31,6 +31,7 @@ COMMANDS = (
     Command("console", "llmgw.cli.console", "watch and steer a cluster in the terminal"),
     Command("ctl", "llmgw.ctl.main", "every look and every act, for scripts and people"),
     Command("doctor", "llmgw.cli.doctor", "what is right and wrong with this host, and what to do"),
+    Command("mirror", "llmgw.cli.mirror", "a directory with engines for nodes that reach no other place"),
     Command("pki", "llmgw.cli.pki", "make a cluster's authority and issue certificates"),
     Command("version", "llmgw.cli.version", "the version of this program"),
 )

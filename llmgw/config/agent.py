@@ -14,7 +14,7 @@ from llmgw.config.models import Duration, File, Section, Size, Targets, Tls, ent
 from llmgw.core.errors import BadName
 from llmgw.core.hosts import host_name
 from llmgw.core.names import NodeName, node_name
-from llmgw.core.units import MIB
+from llmgw.core.units import KIB, MIB
 
 
 class Launcher(Enum):
@@ -94,6 +94,14 @@ class AgentConfig(Section):
     engine_ports: Annotated[Ports, PlainValidator(_ports)] = ENGINE_PORTS
     memory: Annotated[Size, Field(ge=MIB, le=1 << 50)] | None = None
     address: Annotated[str, AfterValidator(named(host_name))] | None = None
+    labels: Annotated[dict[_Name, _Name], Field(max_length=32)] = Field(default_factory=dict)
+    """What server.yaml may choose this node by."""
+    download_rate: Annotated[Size, Field(ge=64 * KIB, le=1 << 40)] | None = None
+    """Bytes per second that all downloads of this agent may take together."""
+    install_packages: bool = True
+    """Whether packages of the system that an engine needs may be installed."""
+    check_engines: Annotated[Duration, Field(ge=1.0, le=86400.0)] = 600.0
+    """Seconds between looks at what is installed."""
     launcher: Launcher = Launcher.AUTO
     start_timeout: Annotated[Duration, Field(ge=1.0, le=86400.0)] = 600.0
     discovery_root: File | None = None

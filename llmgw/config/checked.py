@@ -20,6 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 _RULES = {
     "missing": "is missing",
     "string_type": "must be text",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
     "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",

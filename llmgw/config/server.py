@@ -1,12 +1,14 @@
-"""server.yaml: what a control plane is, and the models it declares."""
+"""server.yaml: what a control plane is, the engines that nodes should have, and the models it declares."""
 
 import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from llmgw.config.engines import Engines
 from llmgw.config.models import Duration, File, Listen, Section, Size, SocketFile, Tls, entry_error, named
 from llmgw.core.catalog import MOST_REPLICAS, Model
+from llmgw.core.engines.orders import EngineWish
 from llmgw.core.facts import Exposure, Profile
 from llmgw.core.names import ModelName, alias, model_name, node_name
 from llmgw.core.units import MIB, Bytes
@@ -95,6 +97,11 @@ class ServerConfig(Section):
     settle: Annotated[Duration, Field(le=3600.0)] = 15.0
     exposure: Exposure = Exposure.LOOPBACK
     drain: Annotated[Duration, Field(le=86400.0)] = 30.0
+    mirror: File | None = None
+    """A directory of engines' files, which llmgwd serves to its agents."""
+    downloads: Annotated[int, Field(ge=1, le=10_000)] = 16
+    """Nodes that may download an engine at once."""
+    engines: Engines
     models: dict[Annotated[str, AfterValidator(named(model_name))], ModelSection] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -108,6 +115,12 @@ class ServerConfig(Section):
     def _one_listener_an_address(self) -> "ServerConfig":
         if self.metrics is not None and self.metrics.port and self.metrics == self.listen:
             raise entry_error("entry", f"must not be {self.listen}, which is `listen`; give another port", "metrics")
+        return self
+
+    @model_validator(mode="after")
+    def _engines_can_be_had(self) -> "ServerConfig":
+        for engine, section in self.engines.items():
+            section.check(engine, mirrored=self.mirror is not None)
         return self
 
     @model_validator(mode="after")
@@ -129,3 +142,8 @@ class ServerConfig(Section):
             )
             for name, model in self.models.items()
         }
+
+    def wishes(self) -> tuple[EngineWish, ...]:
+        """The engines that nodes should have."""
+        served = self.mirror is not None
+        return tuple(section.wish(engine, served=served) for engine, section in self.engines.items())

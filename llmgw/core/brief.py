@@ -5,9 +5,9 @@ from collections.abc import Sequence
 _LENGTH = 200
 
 
-def cut(text: str) -> str:
-    """The text, at most 200 characters of it, the last one `…` when some were cut."""
-    return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"
+def cut(text: str, most: int = _LENGTH) -> str:
+    """The text, at most so many characters of it (200), the last one `…` when some were cut."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def some(names: Sequence[str], most: int) -> str:

@@ -13,48 +13,55 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from llmgw.core import descriptions, models, sessions, shards, show, trials
-from llmgw.core.catalog import Model
+from llmgw.core import descriptions, invariants, models, placing, rollout, sessions, shards, show, trials
+from llmgw.core.due import (
+    AskDue,
+    NodeDue,
+    ReachDue,
+    ReasonsDue,
+    ResolveDue,
+    RouterDue,
+    SettleDue,
+    TellDue,
+    TurnDue,
+    WarnDue,
+    WordsDue,
+)
 from llmgw.core.effects import Effect, Fault, Publish, PublishRoutes, SendDesired
+from llmgw.core.engines.orders import Release, WantedEngines
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Desired, Want
 from llmgw.core.inputs import (
+    Act,
     AgentBeat,
     AgentGone,
+    AgentInstalls,
     AgentListens,
     AgentRegistered,
     AgentReported,
     AgentTurnedAway,
     CatalogLoaded,
     Input,
+    LockEngine,
     Overslept,
+    ReleaseFound,
+    ReleaseNotFound,
+    RetryEngine,
     RouterCame,
     RouterGone,
     RouterTried,
     ScaleModel,
     Tick,
 )
-from llmgw.core.ledger import (
-    AskDue,
-    Ledger,
-    NodeDue,
-    ReachDue,
-    ReasonsDue,
-    RouterDue,
-    SettleDue,
-    TellDue,
-    Turn,
-    WarnDue,
-)
-from llmgw.core.names import ModelName, NodeName, ReplicaId, replica_id, shard_id
-from llmgw.core.placement import Need, Room, fill, place
-from llmgw.core.reconcile import gap
-from llmgw.core.refusals import AddressNotTried, Refusal, counts
-from llmgw.core.rooms import room
+from llmgw.core.ledger import Ledger, Turn
+from llmgw.core.link import Desired
+from llmgw.core.names import ModelName, NodeName, ReplicaId
+from llmgw.core.placement import place
+from llmgw.core.presence import NodeState
+from llmgw.core.provision import following, resolving, wanted, wishing
+from llmgw.core.provision import views as engine_views
+from llmgw.core.routes import Routes
 from llmgw.core.settings import Settings, Stored
-from llmgw.core.state import NodeState, Replica, Shard
-from llmgw.core.units import several
-from llmgw.core.views import Gone, ModelView, NodeView, Noun, ReplicaView, Revision, Routes, Why
+from llmgw.core.views import EngineView, Gone, ModelView, NodeView, Noun, ReplicaView, Revision, Why
 
 
 class Cluster:
@@ -62,6 +69,7 @@ class Cluster:
 
     def __init__(self, settings: Settings, stored: Stored, *, epoch: int, now: float) -> None:
         self._ledger = Ledger(settings, stored, epoch=epoch, now=now)
+        resolving.recall(self._ledger, stored.releases)
         self._sent: dict[NodeName, tuple[int, Desired]] = {}
 
     # --- looking ------------------------------------------------------------------------------------------------
@@ -81,15 +89,16 @@ class Cluster:
         return self._ledger.deadlines.next()
 
     def names(self, noun: Noun) -> list[str]:
-        """Of all nodes, models or replicas, sorted."""
+        """Of all nodes, models, replicas or engines, sorted."""
         known: dict[Noun, Iterable[str]] = {
             Noun.NODES: self._ledger.nodes,
             Noun.MODELS: self._ledger.models,
             Noun.REPLICAS: self._ledger.replicas,
+            Noun.ENGINES: (name for views in self._ledger.book.shown.values() for name in views),
         }
         return sorted(known.get(noun, ()))
 
-    def view(self, noun: Noun, name: str) -> NodeView | ModelView | ReplicaView | Gone:
+    def view(self, noun: Noun, name: str) -> NodeView | ModelView | ReplicaView | EngineView | Gone:
         """Return the whole view of an entity, or that it is gone."""
         ledger = self._ledger
         if noun is Noun.NODES and name in ledger.nodes:
@@ -98,6 +107,9 @@ class Cluster:
             return show.model(ledger, ledger.models[ModelName(name)])
         if noun is Noun.REPLICAS and name in ledger.replicas:
             return show.replica(ledger, ledger.replicas[ReplicaId(name)])
+        if noun is Noun.ENGINES:
+            shown = ledger.book.shown.get(NodeName(name.partition("/")[0]), {})
+            return shown.get(name) or Gone(noun=noun, name=name)
         return Gone(noun=noun, name=name)
 
     def routes(self) -> Routes | None:
@@ -107,8 +119,16 @@ class Cluster:
     def why(self, name: str, now: float) -> Why:
         """Return each node's answer to one more replica of a model (name or alias), or raise UnknownModel."""
         model = models.find(self._ledger, name)
-        answer = place(Need(model=model.name, profile=model.profile), self._rooms(model.name), now)
+        answer = place(rollout.need(self._ledger, model), placing.rooms(self._ledger, model), now)
         return show.why(self._ledger, model, answer, now)
+
+    def wanted_engines(self) -> WantedEngines:
+        """Return the engines that nodes should have, with what is known of their files."""
+        return wanted.engines(self._ledger)
+
+    def release(self, name: str) -> Release | None:
+        """Return the release of this id; None when no order names it now."""
+        return resolving.release(self._ledger, name)
 
     def desired(self, node: NodeName) -> Desired:
         """Return all that a node should run, as it is sent to it."""
@@ -120,31 +140,12 @@ class Cluster:
             settled=ledger.settled,
             exposure=ledger.settings.exposure,
             shards=shards.orders(ledger, node),
+            engines=wanted.orders(ledger, node),
         )
 
     def check(self) -> None:
         """Assert what must hold between inputs; for tests."""
-        ledger = self._ledger
-        for replica in ledger.replicas.values():
-            assert all(replica in ledger.replicas_on(node) for node in replica.nodes), f"{replica.id} is not indexed"
-            assert replica in ledger.replicas_of(replica.model), f"{replica.id} is not indexed by its model"
-        for node in ledger.nodes.values():
-            assert (node.state is not NodeState.READY) or node.session is not None, f"{node.name} is ready, not there"
-        for model in ledger.refusals:
-            given = [refusal.node for refusal in ledger.refusals[model]]
-            assert len(given) == len(set(given)), f"{model} has two refusals of one node"
-        for name in ledger.nodes:
-            ordered = [order.shard for order in self.desired(name).shards]
-            assert len(ordered) == len(set(ordered)), f"{name} is ordered a shard twice"
-            strays = (report.order for report in ledger.strays.get(name, {}).values())
-            profiles = [replica.profile for replica in ledger.replicas_on(name)]
-            profiles += [order.profile for order in strays if order]
-            held = sum(profile.memory for profile in profiles)
-            assert ledger.promised(name) == held, f"{name} is promised what it does not hold"
-        out = {one.trial.token: name for name, one in ledger.reach.standings.items() if one.trial}
-        assert ledger.reach.trials == out, "a trial is lost"
-        for name in ledger.reach.waiting:
-            assert ledger.reach.standings[name].session is not None, f"{name} waits to be tried and is away"
+        invariants.check(self._ledger, self.desired, self._sent)
 
     # --- changing -----------------------------------------------------------------------------------------------
 
@@ -164,31 +165,47 @@ class Cluster:
         After a fault of ours (the last effect says which) what was done before it stands and is told as usual.
         """
         self._ledger.turn = turn = Turn(now)
-        if isinstance(happened, ScaleModel):
-            models.scale(self._ledger, happened)  # a refused request must leave nothing behind, so it comes first
-        handle = partial(self._handle, happened)
-        for step in (handle, self._settle_early, self._reconcile_touched, self._publish):
+        if isinstance(happened, Act):
+            self._act(happened)  # a refused one must leave nothing behind, so it comes first
+        handle, follow = partial(self._handle, happened), partial(following.follow, self._ledger)
+        for step in (handle, self._settle_early, follow, self._reconcile_touched, self._publish):
             try:
                 step()
             except Exception as fault:  # what is changed in memory must reach the store, whatever went wrong after it
                 turn.faults.append(fault)
         return [*turn.effects, *(Fault(fault) for fault in turn.faults)]
 
+    def _act(self, asked: Act) -> None:
+        match asked:
+            case ScaleModel():
+                models.scale(self._ledger, asked)
+            case LockEngine():
+                resolving.lock(self._ledger, asked)
+            case RetryEngine():
+                wishing.retry(self._ledger, asked)
+                rollout.retried(self._ledger, asked.engine)
+
     def _reconcile_touched(self) -> None:
         turn = self._ledger.turn
-        for name in sorted(turn.models):
+        for name in rollout.order(self._ledger, turn.models):
             if self._ledger.settled or name in turn.asked:
-                self._reconcile(name)
+                placing.reconcile(self._ledger, name)
 
     def _handle(self, happened: Input) -> None:
         match happened:
-            case AgentRegistered() | AgentTurnedAway() | AgentBeat() | AgentReported() | AgentGone():
+            case AgentRegistered() | AgentTurnedAway() | AgentBeat() | AgentReported() | AgentInstalls() | AgentGone():
                 self._handle_agent(happened)
             case AgentListens() | RouterCame() | RouterGone() | RouterTried():
                 self._handle_trial(happened)
             case CatalogLoaded():
+                first = not self._ledger.loaded
                 models.load(self._ledger, happened)
-            case ScaleModel():
+                wishing.load(self._ledger, happened, first=first)
+            case ReleaseFound():
+                resolving.found(self._ledger, happened)
+            case ReleaseNotFound():
+                resolving.not_found(self._ledger, happened)
+            case ScaleModel() | LockEngine() | RetryEngine():
                 pass  # taken before, where it may be refused
             case Tick():
                 self._tick()
@@ -196,7 +213,7 @@ class Cluster:
                 sessions.overslept(self._ledger, happened.seconds)
 
     def _handle_agent(
-        self, happened: AgentRegistered | AgentTurnedAway | AgentBeat | AgentReported | AgentGone
+        self, happened: AgentRegistered | AgentTurnedAway | AgentBeat | AgentReported | AgentInstalls | AgentGone
     ) -> None:
         match happened:
             case AgentRegistered():
@@ -209,6 +226,8 @@ class Cluster:
             case AgentReported():
                 sessions.reported(self._ledger, happened)
                 trials.described(self._ledger, happened.node, happened.session)
+            case AgentInstalls():
+                sessions.installs(self._ledger, happened)
             case AgentGone():
                 sessions.gone(self._ledger, happened)
                 trials.gone(self._ledger, happened.node, happened.session)
@@ -241,12 +260,28 @@ class Cluster:
                     ledger.watch_warnings(ledger.nodes[name])
                 case TellDue(name):
                     descriptions.sum_up(ledger, name)
-                case ReachDue(name):
-                    trials.refresh(ledger, name)
-                case RouterDue(router):
-                    trials.forget(ledger, router)
-                case ReasonsDue():
-                    trials.renew_reasons(ledger)
+                case ReachDue() | RouterDue() | ReasonsDue():
+                    self._trials_due(subject)
+                case ResolveDue() | TurnDue() | WordsDue():
+                    self._engines_due(subject)
+
+    def _trials_due(self, subject: ReachDue | RouterDue | ReasonsDue) -> None:
+        match subject:
+            case ReachDue(name):
+                trials.refresh(self._ledger, name)
+            case RouterDue(router):
+                trials.forget(self._ledger, router)
+            case ReasonsDue():
+                trials.renew_reasons(self._ledger)
+
+    def _engines_due(self, subject: ResolveDue | TurnDue | WordsDue) -> None:
+        match subject:
+            case ResolveDue(engine):
+                resolving.due(self._ledger, engine)
+            case TurnDue(name):
+                following.turn_due(self._ledger, name)
+            case WordsDue():
+                following.reword(self._ledger)
 
     def _settle_early(self) -> None:
         """All nodes that the store knows are back, so there is nobody to wait for.
@@ -270,88 +305,33 @@ class Cluster:
         ledger.turn.models |= ledger.models.keys() | {replica.model for replica in ledger.replicas.values()}
         ledger.turn.nodes |= ledger.nodes.keys()
 
-    # --- placing ------------------------------------------------------------------------------------------------
-
-    def _reconcile(self, name: ModelName) -> None:
-        ledger, model = self._ledger, self._ledger.models.get(name)
-        wanted = model.replicas if model else 0
-        if ledger.strays:
-            shards.adopt_strays(ledger, name)
-        difference = gap(wanted, ledger.replicas_of(name), ledger.node_state)
-        for replica in difference.surplus:
-            why = f"{wanted} wanted" if model else "its model is no longer in server.yaml"
-            shards.retire(ledger, ledger.replicas[replica], why=why)
-        missing = self._fill(model, difference.missing) if model else None
-        if missing is None:
-            ledger.refusals.pop(name, None)
-        else:
-            self._say_refused(name, *missing)
-
-    def _fill(self, model: Model, missing: int) -> tuple[int, tuple[Refusal, ...]] | None:
-        """Place what is missing; return how many have no node and why, or None when all have one."""
-        if not missing:
-            return None
-        need = Need(model=model.name, profile=model.profile)
-        nodes, refusals = fill(need, self._rooms(model.name), missing, self._ledger.now)
-        for node in nodes:
-            self._assign(model, node)
-        return (missing - len(nodes), refusals) if len(nodes) < missing else None
-
-    def _assign(self, model: Model, node: NodeName) -> None:
-        ledger = self._ledger
-        replica = replica_id(model.name, ledger.next_ordinal(model.name))
-        ledger.turn.because[replica] = ledger.turn.because.get(model.name, ledger.turn.first_event)
-        event = ledger.emit(EventKind.REPLICA_PLACED, replica, f"on {node}")
-        shard = Shard(id=shard_id(replica, 0), node=node, rank=0, since=ledger.now)
-        ledger.caused(shard.id, event)
-        ledger.put_replica(
-            Replica(
-                id=replica,
-                model=model.name,
-                profile=model.profile,
-                want=Want.RUN,
-                placed_at=ledger.now,
-                shards=(shard,),
-            ),
-            save=True,
-        )
-
-    def _rooms(self, model: ModelName) -> list[Room]:
-        ledger = self._ledger
-        same: dict[NodeName, int] = {}
-        for replica in ledger.replicas_of(model):
-            for name in replica.nodes:
-                same[name] = same.get(name, 0) + 1
-        return [room(ledger, node, model, same=same.get(node.name, 0)) for node in ledger.nodes.values()]
-
-    def _say_refused(self, name: ModelName, missing: int, refusals: tuple[Refusal, ...]) -> None:
-        """An event when the reasons change; numbers that only grew older are no news."""
-        ledger = self._ledger
-        before = ledger.refusals.get(name)
-        ledger.refusals[name] = refusals
-        if any(isinstance(refusal, AddressNotTried) for refusal in refusals):
-            return  # whether a node takes it is known within seconds, and said then
-        if before is not None and _reasons(before) == _reasons(refusals):
-            return
-        verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in counts(refusals).items() if count)
-        text = f"{several(len(refusals), 'node')}: {verdicts}" if refusals else "there are no nodes yet"
-        ledger.emit(EventKind.PLACE_REFUSED, name, f"{missing} more wanted; {text}")
-
     # --- telling ------------------------------------------------------------------------------------------------
 
     def _publish(self) -> None:
         """Say what changed: views, routes, and Desired to the nodes whose orders are others now."""
         ledger, turn = self._ledger, self._ledger.turn
-        if not (turn.nodes or turn.models or turn.replicas or turn.effects):
+        engines = self._changed_engines()
+        touched = turn.nodes or turn.models or turn.replicas or turn.orders or turn.reworded or engines
+        if not (touched or turn.effects):
             return
         ledger.change += 1
-        for noun, names in ((Noun.NODES, turn.nodes), (Noun.MODELS, turn.models), (Noun.REPLICAS, turn.replicas)):
+        for noun, names in (
+            (Noun.NODES, turn.nodes),
+            (Noun.MODELS, turn.models | turn.reworded),
+            (Noun.REPLICAS, turn.replicas),
+            (Noun.ENGINES, engines),
+        ):
             for name in sorted(names):
                 ledger.do(Publish(noun, name))
         if (turn.models or turn.settled) and ledger.settled:
             ledger.do(PublishRoutes())
-        for node in sorted(turn.nodes):
+        for node in sorted(turn.nodes | turn.orders):
             self._send_desired(node)
+
+    def _changed_engines(self) -> set[str]:
+        turn = self._ledger.turn
+        touched = turn.nodes | turn.engines | turn.progress
+        return {engine for name in touched for engine in engine_views.changed(self._ledger, name)}
 
     def _send_desired(self, name: NodeName) -> None:
         node = self._ledger.nodes.get(name)
@@ -363,8 +343,3 @@ class Cluster:
         if self._sent.get(name) != sent:
             self._sent[name] = sent
             self._ledger.do(SendDesired(name))
-
-
-def _reasons(refusals: tuple[Refusal, ...]) -> set[tuple[str, str]]:
-    """That a node is being tried is over in a moment, and so no reason that was told."""
-    return {(refusal.node, refusal.code) for refusal in refusals if not isinstance(refusal, AddressNotTried)}

@@ -13,7 +13,8 @@ was ever obeyed, stops a shard by leaving it out.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from llmgw.core.facts import Desired, Exposure, Failure, FailureKind, ShardOrder, Want
+from llmgw.core.facts import Exposure, Failure, FailureKind, ShardOrder, Want
+from llmgw.core.link import Desired
 from llmgw.core.local_shard import STEADY, Doing, LocalShard, failed, moved
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardEvent, ShardState

@@ -1,20 +1,23 @@
 """A node said anew what it is: what is remembered of that, what is told, and which models does it change?
 
-    what the node said → NODE_CHANGED, ENGINES_CHANGED → NODE_QUALIFIES → what is placed because of it
+    what the node said, or installed → NODE_CHANGED, ENGINES_CHANGED → NODE_QUALIFIES → what is placed because of it
 
 Each is the cause of the next, so that "why there, why now" is a walk along causes. A node that is another all the time
 is told of now and then, summed up (`telling.py`).
 """
 
 from dataclasses import replace
+from functools import partial
 
 from llmgw.core import qualify
 from llmgw.core.changes import cards, changes, gone, lasting, listed
+from llmgw.core.due import TellDue
 from llmgw.core.effects import SaveNode
 from llmgw.core.events import Event, EventKind
 from llmgw.core.inventory import Gpu, Inventory, memory_stated
-from llmgw.core.ledger import Ledger, TellDue
+from llmgw.core.ledger import Ledger
 from llmgw.core.names import NodeName
+from llmgw.core.provision import wanted
 from llmgw.core.state import Node
 from llmgw.core.telling import Telling, holding, may_tell, refilled, told
 from llmgw.core.units import NONE, Bytes, age, several
@@ -33,7 +36,7 @@ def take(ledger: Ledger, before: Node | None, node: Node) -> Node:
     if before is None:
         ledger.tellings.pop(node.name, None)
         ledger.deadlines.set(TellDue(node.name), None)
-        _judge(ledger, node, qualify.at_first(node, ledger.models))
+        _judge(ledger, node, qualify.at_first(node, ledger.models, partial(wanted.installs_for, ledger)))
         return node
     if before.inventory is None or node.inventory is None:
         return node
@@ -96,7 +99,7 @@ def _tell(ledger: Ledger, before: Node, node: Node, said: list[str]) -> int:
         ledger.turn.because[node.name] = cause.seq
     judged: Event | None = None
     if _is_another(before, node):
-        judged = _judge(ledger, node, qualify.shift(before, node, ledger.models))
+        judged = _judge(ledger, node, qualify.shift(before, node, ledger.models, partial(wanted.installs_for, ledger)))
     ledger.turn.because.pop(node.name, None)
     event = cause or judged
     return event.seq if event else 0
@@ -145,10 +148,11 @@ def _tell_changes(ledger: Ledger, before: Node, node: Node, said: list[str]) -> 
 def _tell_engines(ledger: Ledger, before: Node, node: Node) -> Event | None:
     if _engines(before) == _engines(node):
         return None
+    led = ledger.book.to_report.pop(node.name, None)  # an install ended, and so the report is another
     if node.engines is None:
-        return ledger.emit(EventKind.ENGINES_CHANGED, node.name, "not probed yet")
+        return ledger.emit(EventKind.ENGINES_CHANGED, node.name, "not probed yet", cause=led)
     words = [f"{e.engine} {e.version}" if not e.problem else f"{e.engine}: {e.problem}" for e in node.engines.engines]
-    return ledger.emit(EventKind.ENGINES_CHANGED, node.name, "; ".join(words) or "none")
+    return ledger.emit(EventKind.ENGINES_CHANGED, node.name, "; ".join(words) or "none", cause=led)
 
 
 def _engines(node: Node) -> object:

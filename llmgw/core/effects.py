@@ -6,11 +6,14 @@ Effects that persist are carried out, in one transaction, before any other effec
 from dataclasses import dataclass
 
 from llmgw.core.catalog import Scaled
+from llmgw.core.engines.orders import EngineWish, Release
 from llmgw.core.events import Event
-from llmgw.core.facts import Accepted, Profile, Refused, TryAddress, Want
+from llmgw.core.facts import Profile, Want
+from llmgw.core.link import Accepted, Refused, TryAddress
 from llmgw.core.names import ModelName, NodeName, ReplicaId
+from llmgw.core.routes import Attempt
 from llmgw.core.units import Bytes
-from llmgw.core.views import Attempt, Noun
+from llmgw.core.views import Noun
 
 # --- persist ----------------------------------------------------------------------------------------------------
 
@@ -75,13 +78,24 @@ class SaveNode:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveRelease:
+    """Insert or replace, by engine, version and variant."""
+
+    release: Release
+    wanted: str
+    """The version that led to it, as server.yaml has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class AppendEvent:
     """Store and publish it."""
 
     event: Event
 
 
-Persist = SaveAssignment | DropAssignment | SaveOrdinal | SaveOverlay | DropOverlay | SaveNode | AppendEvent
+Persist = (
+    SaveAssignment | DropAssignment | SaveOrdinal | SaveOverlay | DropOverlay | SaveNode | SaveRelease | AppendEvent
+)
 
 # --- then do ----------------------------------------------------------------------------------------------------
 
@@ -118,6 +132,13 @@ class AskAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolve:
+    """Find out the files of this engine: a ReleaseFound or a ReleaseNotFound is the answer."""
+
+    wish: EngineWish
+
+
+@dataclass(frozen=True, slots=True)
 class AskRouters:
     """Let all routers that are connected try this."""
 
@@ -144,4 +165,6 @@ class Fault:
     error: Exception
 
 
-Effect = Persist | Answer | EndSession | SendDesired | AskAddress | AskRouters | Publish | PublishRoutes | Fault
+Effect = (
+    Persist | Answer | EndSession | SendDesired | AskAddress | Resolve | AskRouters | Publish | PublishRoutes | Fault
+)

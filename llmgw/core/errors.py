@@ -6,6 +6,9 @@ LlmgwError                      base, never raised itself
 │   ├─ BadName                  a name outside the grammar
 │   ├─ BadMessage               a message from the wire that no sender of ours makes
 │   ├─ UnknownModel             no model of this name or alias
+│   ├─ UnknownNode              no node of this name
+│   ├─ EngineNotWanted          nothing installs this engine on the node
+│   ├─ UnknownRelease           no release of an engine with this id
 │   ├─ TooMany                  more than a limit allows
 │   ├─ BadProfile               an engine cannot be started like this
 │   ├─ InvalidTransition        a state that cannot go there
@@ -14,6 +17,7 @@ LlmgwError                      base, never raised itself
 │   ├─ ControlUnreachable
 │   └─ PeerNotTrusted
 ├─ ClusterCannot                understood and allowed, but the cluster cannot        exit 4
+│   └─ NoBuild                  an engine has no build that this node can run
 └─ ControlFault                 a fault of ours at the other end; its log has it      exit 70
 """
 
@@ -54,6 +58,12 @@ class ClusterCannot(LlmgwError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
+
+
+class NoBuild(ClusterCannot):
+    """No build of an engine that this node can run; the node's own words."""
+
+    code = "no_build"
 
 
 class ControlFault(LlmgwError):
@@ -107,16 +117,21 @@ class BadMessage(Rejected):
 
 
 class _Unknown(Rejected):
-    kind = ""
+    kind, none = "", "none is known yet"
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         self.name, self.known = name, tuple(known)
         super().__init__(self.name, self.known)
 
     def __str__(self) -> str:
+        from difflib import get_close_matches  # only for this mistake
+
+        said = f"{self.kind} {self.name[:80]!r} is unknown"
         if not self.known:
-            return f"{self.kind} {self.name[:80]!r} is unknown; none is known yet"
-        return f"{self.kind} {self.name[:80]!r} is unknown; known: {some(sorted(self.known), _KNOWN)}"
+            return f"{said}; {self.none}"
+        if near := get_close_matches(self.name[:80], sorted(self.known), n=_KNOWN):
+            return f"{said}; nearest: {', '.join(near)}"
+        return f"{said}; known: {some(sorted(self.known), _KNOWN)}"
 
 
 class UnknownModel(_Unknown):
@@ -124,6 +139,40 @@ class UnknownModel(_Unknown):
 
     code = "unknown_model"
     kind = "model"
+
+
+class UnknownRelease(Rejected):
+    """No release of an engine has this id."""
+
+    code = "unknown_release"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.id = id
+
+    def __str__(self) -> str:
+        return f"release {self.id[:80]!r} is unknown; the newest orders of the node name those that are known"
+
+
+class UnknownNode(_Unknown):
+    """No node of this name."""
+
+    code = "unknown_node"
+    kind, none = "node", "none has joined yet"
+
+
+class EngineNotWanted(Rejected):
+    """Nothing installs this engine on the node."""
+
+    code = "engine_not_wanted"
+
+    def __init__(self, node: str, engine: str, fact: str) -> None:
+        super().__init__(node, engine, fact)
+        self.node, self.engine, self.fact = node, engine, fact
+
+    def __str__(self) -> str:
+        what = f"{self.engine[:80]} is not" if self.engine else "nothing is"
+        return f"{what} to be installed on {self.node}: {self.fact}"
 
 
 class TooMany(Rejected):

@@ -41,6 +41,19 @@ class EventKind(Enum):
     ADDRESS_UNREACHABLE = "address_unreachable"
     ADDRESS_REACHED = "address_reached"
     ROUTER_TWICE = "router_twice"
+    ENGINE_WANTED = "engine_wanted"
+    ENGINE_WANTED_NO_MORE = "engine_wanted_no_more"
+    RELEASE_RESOLVED = "release_resolved"
+    RELEASE_UNKNOWN = "release_unknown"
+    ENGINE_LOCKED = "engine_locked"
+    ENGINE_RETRIED = "engine_retried"
+    ENGINE_INSTALLING = "engine_installing"
+    ENGINE_INSTALLED = "engine_installed"
+    ENGINE_FAILED = "engine_failed"
+    ENGINE_BROKEN = "engine_broken"
+    ENGINE_REPAIRED = "engine_repaired"
+    ENGINE_REMOVED = "engine_removed"
+    ROLL_STOPPED = "roll_stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

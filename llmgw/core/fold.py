@@ -5,9 +5,10 @@ A snapshot comes in pages. Until its last one is there, what was known before it
 
 from dataclasses import dataclass, field
 
+from llmgw.core.engines.terms import engine_id
 from llmgw.core.events import Event
 from llmgw.core.names import ModelName, NodeName, ReplicaId
-from llmgw.core.views import Gone, Item, ModelView, NodeView, Noun, Page, ReplicaView, Revision
+from llmgw.core.views import EngineView, Gone, Item, ModelView, NodeView, Noun, Page, ReplicaView, Revision
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class Fold:
     nodes: dict[NodeName, NodeView] = field(default_factory=dict)
     models: dict[ModelName, ModelView] = field(default_factory=dict)
     replicas: dict[ReplicaId, ReplicaView] = field(default_factory=dict)
+    engines: dict[str, EngineView] = field(default_factory=dict)
+    """By `engine_id`."""
     news: tuple[Event, ...] = ()
     """The events of the last step: all of a snapshot, or those of one page after it."""
     _coming: "list[Item] | None" = None
@@ -43,7 +46,7 @@ class Fold:
         if not page.complete:
             return None
         items, self._coming = self._coming, None
-        self.nodes, self.models, self.replicas, self.whole = {}, {}, {}, True
+        self.nodes, self.models, self.replicas, self.engines, self.whole = {}, {}, {}, {}, True
         self._step(page)
         self._apply(items)
         return frozenset(Noun)
@@ -66,6 +69,9 @@ class Fold:
             case ReplicaView():
                 self.replicas[item.id] = item
                 return Noun.REPLICAS
+            case EngineView(node=node, install=install):
+                self.engines[engine_id(node, install.engine, install.version)] = item
+                return Noun.ENGINES
             case Gone():
                 self._drop(item)
                 return item.noun
@@ -80,6 +86,8 @@ class Fold:
                 self.models.pop(ModelName(gone.name), None)
             case Noun.REPLICAS:
                 self.replicas.pop(ReplicaId(gone.name), None)
+            case Noun.ENGINES:
+                self.engines.pop(gone.name, None)
             case Noun.EVENTS:
                 pass  # what happened stays so
 
@@ -91,6 +99,10 @@ class Fold:
     def replicas_of(self, model: ModelName) -> list[ReplicaView]:
         """A model's replicas by their ordinal."""
         return sorted((one for one in self.replicas.values() if one.model == model), key=by_ordinal)
+
+    def engines_of(self, node: NodeName) -> list[EngineView]:
+        """A node's engines by name and version."""
+        return [view for _, view in sorted(self.engines.items()) if view.node == node]
 
     def unlisted(self) -> list[ModelName]:
         """Models that are not in the catalog and still have replicas."""

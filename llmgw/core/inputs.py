@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmgw.core.catalog import Model
-from llmgw.core.facts import Heartbeat, Listening, Registration, Report
+from llmgw.core.engines.orders import EngineWish, Release
+from llmgw.core.engines.terms import Installs
+from llmgw.core.link import Heartbeat, Listening, Registration, Report
 from llmgw.core.names import ModelName, NodeName
-from llmgw.core.views import Tried
+from llmgw.core.routes import Tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,15 @@ class AgentReported:
     session: int
     node: NodeName
     report: Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInstalls:
+    """A node said how far its engines are."""
+
+    session: int
+    node: NodeName
+    installs: Installs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +106,43 @@ class CatalogLoaded:
     """server.yaml was read."""
 
     models: Mapping[ModelName, Model]
+    engines: tuple[EngineWish, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFound:
+    """The files of an engine that was asked for are known."""
+
+    wish: EngineWish
+    release: Release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseNotFound:
+    """They could not be had; the cluster decides when it is tried again."""
+
+    wish: EngineWish
+    problem: str
+    seconds: float | None = None
+    """Until the source wants to be asked again, where it said so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockEngine:
+    """An operator locked the files of a Python engine."""
+
+    release: Release
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryEngine:
+    """An operator wants a node to try again at once."""
+
+    node: str
+    engine: str
+    """Empty for all of the node."""
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +167,24 @@ class Overslept:
     seconds: float
 
 
+Act = ScaleModel | LockEngine | RetryEngine
+"""What operators ask for: refused, with nothing changed, or done with an event that says who asked."""
+
 Input = (
     AgentRegistered
     | AgentTurnedAway
     | AgentBeat
     | AgentReported
+    | AgentInstalls
     | AgentListens
     | AgentGone
     | RouterCame
     | RouterGone
     | RouterTried
     | CatalogLoaded
-    | ScaleModel
+    | ReleaseFound
+    | ReleaseNotFound
+    | Act
     | Tick
     | Overslept
 )

@@ -183,6 +183,8 @@ class Inventory:
     gpus: tuple[Gpu, ...] = ()
     gpu_problem: str = ""
     """The GPU tool's own words when its probe failed; empty GPUs then do not mean "none"."""
+    nvidia_driver: bool = False
+    """NVIDIA's kernel module is loaded, or that could not be told: without GPUs, their probe failed or found none."""
     gpu_holders: tuple[GpuHolder, ...] = ()
     adapters: tuple[FabricAdapter, ...] = ()
     adapter_problem: str = ""
@@ -193,6 +195,8 @@ class Inventory:
     """When the certificate that the agent dials with ends."""
     machine_problem: str = ""
     """Which files about the system, the processors or the certificate did not answer; what they said is from before."""
+    labels: tuple[str, ...] = ()
+    """`key=value`, as agent.yaml states them, sorted."""
     recorded: str = ""
     """The directory of a recorded machine that is described in the place of this one; for demos and tests."""
 

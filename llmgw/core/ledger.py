@@ -4,21 +4,29 @@
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from llmgw.core.catalog import Model
 from llmgw.core.changes import lasting
 from llmgw.core.deadlines import Deadlines
+from llmgw.core.due import Due, NodeDue, SettleDue, WarnDue
 from llmgw.core.effects import AppendEvent, Assignment, DropAssignment, Effect, SaveAssignment, SaveOrdinal
+from llmgw.core.engine_book import EngineBook
+from llmgw.core.engines.orders import EngineWish
+from llmgw.core.engines.terms import Install
+from llmgw.core.engines.turns import Turns
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import ShardReport
 from llmgw.core.inventory import Inventory
 from llmgw.core.liveness import beat, next_change
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId, shard_id
+from llmgw.core.presence import NodeState
 from llmgw.core.reach import Reachability
 from llmgw.core.refusals import Refusal
+from llmgw.core.roll import Roll
 from llmgw.core.settings import Settings, Stored
-from llmgw.core.state import Node, NodeState, Replica, Shard
+from llmgw.core.state import Node, Replica, Shard
 from llmgw.core.subnets import Subnets
 from llmgw.core.symptoms import certificate_due
 from llmgw.core.telling import Telling
@@ -26,6 +34,10 @@ from llmgw.core.units import NONE, Bytes
 from llmgw.core.views import Revision
 
 _SAY_AGAIN, _MOST_NEWS = 600.0, 1_000
+
+
+Reason = tuple[NodeName, str]
+"""That a node takes no more of a model, and the code of its refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,59 +51,6 @@ class NodesWords:
     """How often in a row."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDue:
-    """A node may have become unreachable, or lost."""
-
-    node: NodeName
-
-
-@dataclass(frozen=True, slots=True)
-class AskDue:
-    """A node that would not start this model may be asked again."""
-
-    model: ModelName
-    node: NodeName
-
-
-@dataclass(frozen=True, slots=True)
-class ReachDue:
-    """Whether a node can be reached is to be judged, or tried again."""
-
-    node: NodeName
-
-
-@dataclass(frozen=True, slots=True)
-class RouterDue:
-    """A router that went has not come back."""
-
-    router: str
-
-
-@dataclass(frozen=True, slots=True)
-class WarnDue:
-    """A warning about a node says something else from now on, without news of it."""
-
-    node: NodeName
-
-
-@dataclass(frozen=True, slots=True)
-class TellDue:
-    """What was not told of a node's changes is to be summed up."""
-
-    node: NodeName
-
-
-@dataclass(frozen=True, slots=True)
-class ReasonsDue:
-    """What is kept of why models have no node is to be made anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class SettleDue:
-    """The time that nodes have to come back after a start is over."""
-
-
 @dataclass(slots=True)
 class Turn:
     """What one input touched."""
@@ -101,6 +60,14 @@ class Turn:
     nodes: set[NodeName] = field(default_factory=set)
     models: set[ModelName] = field(default_factory=set)
     replicas: set[ReplicaId] = field(default_factory=set)
+    engines: set[NodeName] = field(default_factory=set)
+    """Nodes of which engines may be others, or at another step."""
+    progress: set[NodeName] = field(default_factory=set)
+    """Nodes of which engines are further by some bytes, and nothing else."""
+    orders: set[NodeName] = field(default_factory=set)
+    """Nodes whose orders may be others, though nothing else of them is."""
+    reworded: set[ModelName] = field(default_factory=set)
+    """Models of which only the words of refusals are others."""
     asked: set[ModelName] = field(default_factory=set)
     """Models that an operator acted on: they are reconciled even while unsettled."""
     first_event: int = 0
@@ -108,6 +75,8 @@ class Turn:
     """The settle time ended in it."""
     faults: list[Exception] = field(default_factory=list)
     """Of ours, met on the way."""
+    coming: dict[tuple[NodeName, str], tuple[Node, Install | None]] = field(default_factory=dict)
+    """Installs that were looked up in it, by node and engine, with the record of the node that they are of."""
     because: dict[str, int] = field(default_factory=dict)
     """The event of this turn that led to those about a model, where it is not the first."""
 
@@ -134,12 +103,17 @@ class Ledger:
         self.words: dict[tuple[ModelName, NodeName], NodesWords] = {}
         self.refusals: dict[ModelName, tuple[Refusal, ...]] = {}
         """Of models that have fewer replicas placed than wanted."""
+        self.reasons: dict[ModelName, frozenset[Reason]] = {}
+        """What was told of these."""
+        self.rolls: dict[ModelName, Roll] = {}
+        """Rolling changes that are under way, or stopped."""
+        self.behind: set[ModelName] = set()
+        """Models of which replicas are to be replaced by such a change."""
         self.reach = Reachability()
         self.tellings: dict[NodeName, Telling] = {}
         """Of nodes that changed."""
-        self.deadlines = Deadlines[
-            NodeDue | AskDue | ReachDue | ReasonsDue | RouterDue | WarnDue | TellDue | SettleDue
-        ]()
+        self.book = EngineBook(turns=Turns(most=settings.downloads))
+        self.deadlines = Deadlines[Due]()
         self.deadlines.set(SettleDue(), now + settings.settle)
         self.turn = Turn(now)
         self._ordinals = dict(stored.ordinals)
@@ -163,6 +137,11 @@ class Ledger:
     def now(self) -> float:
         """The time of the input being handled."""
         return self.turn.now
+
+    @property
+    def wishes(self) -> Mapping[str, EngineWish]:
+        """The engines that nodes should have, by name."""
+        return self.book.wishes
 
     @property
     def revision(self) -> Revision:
@@ -192,6 +171,11 @@ class Ledger:
         """All replicas with a shard on a node, by id, those that leave too."""
         return [self.replicas[replica] for replica in sorted(self._on.get(node, ()))]
 
+    @property
+    def short_of_room(self) -> set[ModelName]:
+        """Models that may wait for room on some node."""
+        return self.refusals.keys() | self.behind
+
     def promised(self, node: NodeName) -> Bytes:
         """RAM of the replicas on a node, those that leave and strays too: it is theirs until they are gone."""
         return self._promised.get(node, NONE)
@@ -202,14 +186,26 @@ class Ledger:
         """Ask the shell to carry this out."""
         self.turn.effects.append(effect)
 
-    def emit(self, kind: EventKind, subject: str, text: str, *, by: str = "", lines: tuple[str, ...] = ()) -> Event:
+    def emit(
+        self,
+        kind: EventKind,
+        subject: str,
+        text: str,
+        *,
+        by: str = "",
+        lines: tuple[str, ...] = (),
+        cause: int | None = None,
+    ) -> Event:
         """Record an event.
 
-        What somebody asked for (`by`) came from outside; else its cause is the one that `caused` named, or the first
-        event of this turn.
+        What somebody asked for (`by`) came from outside; else its cause is `cause`, the one that `caused` named, or
+        the first event of this turn.
         """
         self._seq += 1
-        cause = 0 if by else self._causes.get(subject, self.turn.because.get(subject, self.turn.first_event))
+        if by:
+            cause = 0
+        elif cause is None:
+            cause = self._causes.get(subject, self.turn.because.get(subject, self.turn.first_event))
         event = Event(
             seq=self._seq, at=self.now, kind=kind, subject=subject, text=text, cause=cause, by=by, lines=lines
         )
@@ -243,6 +239,8 @@ class Ledger:
         if before is None or _placement_differs(before, node):
             self.turn.models.update(self.models)
             self.turn.models.update(replica.model for replica in self.replicas_on(node.name))
+        if before is None or _found(before) != _found(node):  # whether they are outdated may be another now
+            self.turn.replicas.update(replica.id for replica in self.replicas_on(node.name))
 
     def watch_node(self, node: Node) -> None:
         """Be woken when the node's state changes for want of news."""
@@ -278,7 +276,7 @@ class Ledger:
             self._causes.pop(shard.id, None)
         self._causes.pop(replica.id, None)
         self._touch(replica)
-        self.turn.models.update(self.refusals)  # what it held is free now
+        self.turn.models |= self.short_of_room  # what it held is free now
         self.do(DropAssignment(replica.id))
 
     def put_stray(self, node: NodeName, report: ShardReport) -> None:
@@ -321,11 +319,14 @@ class Ledger:
             "words",
             "tellings",
             "refusals",
+            "reasons",
+            "rolls",
         ):
             setattr(twin, name, dict(getattr(self, name)))
+        twin.behind = set(self.behind)
         twin.strays = {node: dict(strays) for node, strays in self.strays.items()}
         twin.deadlines, twin.reach = self.deadlines.copy(), self.reach.copy()
-        twin.subnets = self.subnets.copy()
+        twin.subnets, twin.book = self.subnets.copy(), self.book.copy()
         twin.turn = Turn(self.turn.now)
         twin._ordinals, twin._causes, twin._promised = dict(self._ordinals), dict(self._causes), dict(self._promised)
         twin._on = {node: set(replicas) for node, replicas in self._on.items()}
@@ -365,6 +366,11 @@ def _placement_differs(before: Node, after: Node) -> bool:
     if (before.state, before.engines) != (after.state, after.engines):
         return True
     return before.inventory is not after.inventory and _lasting(before.inventory) != _lasting(after.inventory)
+
+
+def _found(node: Node) -> object:
+    """The engines that it has, without when it looked."""
+    return node.engines.engines if node.engines else None
 
 
 def _lasting(inventory: Inventory | None) -> Inventory | None:

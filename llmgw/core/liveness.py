@@ -5,7 +5,8 @@ unreachable  its stream ended, or it is silent for MISSED beats
 lost         unreachable for `lost_after`; its replicas are then placed elsewhere
 """
 
-from llmgw.core.state import Node, NodeState
+from llmgw.core.presence import NodeState
+from llmgw.core.state import Node
 
 MISSED = 3
 """Beats that may fail to come before a silent node counts as unreachable."""

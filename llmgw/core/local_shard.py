@@ -18,7 +18,7 @@ from llmgw.core.shard import ShardEvent, ShardState, advance
 FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0
 """Seconds before a failed shard is launched again: doubled with each failure in a row."""
 REFUSED_RETRY = 60.0
-"""Seconds before a node looks again at a profile that it refused."""
+"""Seconds before a node looks again at a profile that it refused; at once when it has other engines."""
 STEADY = 60.0
 """Seconds of being ready after which earlier failures no longer count."""
 MOST_LINES_TEXT = 200_000
@@ -98,6 +98,11 @@ class NotStarted(_Outcome):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherEngines(_Outcome):
+    """The node has other engines than it had: what it refused for want of one may be started now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Healthy(_Outcome):
     """The engine answers and its model is loaded."""
 
@@ -131,7 +136,7 @@ class Forgotten(_Outcome):
     """Nothing of the shard is left on the node."""
 
 
-Outcome = Launched | NotStarted | Healthy | Unhealthy | Working | Idle | Ended | Forgotten
+Outcome = Launched | NotStarted | OtherEngines | Healthy | Unhealthy | Working | Idle | Ended | Forgotten
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -148,7 +153,7 @@ def happened(shard: LocalShard, outcome: Outcome, now: float, start_timeout: flo
 
 def _after(
     shard: LocalShard,
-    outcome: Launched | NotStarted | Healthy | Unhealthy | Working | Idle | Ended,
+    outcome: Launched | NotStarted | OtherEngines | Healthy | Unhealthy | Working | Idle | Ended,
     now: float,
     start_timeout: float,
 ) -> LocalShard:
@@ -159,6 +164,8 @@ def _after(
             failure = Failure(kind=FailureKind.REFUSED, text=outcome.text, at=now)
             refused = moved(shard, _E.FAILED, now)
             return replace(refused, doing=Doing.NOTHING, failure=failure, retry_at=now + REFUSED_RETRY)
+        case OtherEngines():
+            return replace(shard, retry_at=now) if _is_refused(shard) else shard
         case Healthy():
             return replace(moved(shard, _E.HEALTHY, now), was_ready=True) if shard.state is _S.STARTING else shard
         case Unhealthy():
@@ -171,6 +178,11 @@ def _after(
             return replace(shard, idle=True) if shard.state is _S.DRAINING else shard
         case Ended():
             return _ended(shard, outcome, now)
+
+
+def _is_refused(shard: LocalShard) -> bool:
+    refused = shard.failure is not None and shard.failure.kind is FailureKind.REFUSED
+    return refused and shard.state is _S.FAILED and shard.doing is Doing.NOTHING
 
 
 def _launched(shard: LocalShard, process: Process, now: float, start_timeout: float) -> LocalShard:

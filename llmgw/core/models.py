@@ -46,7 +46,7 @@ def load(ledger: Ledger, loaded: CatalogLoaded) -> None:
 def _say_start(ledger: Ledger) -> None:
     ledger.loaded = True
     remembered = several(len(ledger.replicas), "replica")
-    old = sum(1 for replica in ledger.replicas.values() if show.outdated(ledger, replica))
+    old = sum(1 for replica in ledger.replicas.values() if show.older(ledger, replica))
     text = f"epoch {ledger.epoch}; {several(len(ledger.models), 'model')} declared, {remembered} remembered"
     note = f", {old} of them with an older profile" if old else ""
     ledger.emit(EventKind.CONTROL_STARTED, ledger.settings.cluster, text + note)
@@ -58,6 +58,7 @@ def _say(ledger: Ledger, before: Mapping[ModelName, Model]) -> None:
             ledger.turn.replicas.update(replica.id for replica in ledger.replicas_of(name))
     for name in sorted(before.keys() - ledger.declared.keys()):
         ledger.refusals.pop(name, None)
+        ledger.reasons.pop(name, None)
         ledger.words = {key: words for key, words in ledger.words.items() if key[0] != name}
         event = ledger.emit(EventKind.MODEL_REMOVED, name, "no longer in server.yaml")
         ledger.turn.because[name] = event.seq
@@ -80,7 +81,7 @@ def _qualifying(ledger: Ledger, names: Sequence[ModelName]) -> dict[ModelName, s
 
 
 def _say_changed(ledger: Ledger, name: ModelName, qualifying: str) -> None:
-    old = [replica for replica in ledger.replicas_of(name) if show.outdated(ledger, replica)]
+    old = [replica for replica in ledger.replicas_of(name) if show.older(ledger, replica)]
     note = f"; {several(len(old), 'replica')} with the old profile" if old else ""
     event = ledger.emit(EventKind.MODEL_CHANGED, name, f"its entry in server.yaml changed{qualifying}{note}")
     ledger.turn.because[name] = event.seq

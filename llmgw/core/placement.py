@@ -10,12 +10,16 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from llmgw.core import serving
+from llmgw.core.engines.terms import Install
 from llmgw.core.facts import EngineReport, Profile
 from llmgw.core.inventory import Inventory, memory_stated
 from llmgw.core.names import ModelName, NodeName
+from llmgw.core.presence import NodeState
 from llmgw.core.refusals import (
     AddressNotTried,
     EngineBroken,
+    EngineInstalling,
     EngineMissing,
     EngineNotProbed,
     EngineVersion,
@@ -28,7 +32,8 @@ from llmgw.core.refusals import (
     Verdict,
     WillNotObey,
 )
-from llmgw.core.state import Node, NodeState
+from llmgw.core.serving import NO_PREFERENCE, Preference
+from llmgw.core.state import Node
 from llmgw.core.units import GIB, NONE, Bytes
 
 
@@ -38,6 +43,7 @@ class Need:
 
     model: ModelName
     profile: Profile
+    preference: Preference = NO_PREFERENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,8 @@ class Room:
     """The node's own words when it would not start this model, and when it is asked again."""
     unreached: Unreached | None = None
     """What is against the node's address."""
+    coming: tuple[Install, ...] = ()
+    """Of each engine that server.yaml wants there the version that it wants: on its way, or there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +94,7 @@ def place(need: Need, rooms: Iterable[Room], now: float) -> Placement | Unplaced
     refusals.sort(key=_nearness)
     if not fitting:
         return Unplaced(refusals=tuple(refusals))
-    fitting.sort(key=_score)
+    fitting.sort(key=lambda room: _score(need, room))
     fits = tuple(room.node.name for room in fitting)
     return Placement(node=fits[0], fits=fits, refusals=tuple(refusals))
 
@@ -96,12 +104,12 @@ def fill(need: Need, rooms: Iterable[Room], count: int, now: float) -> tuple[tup
 
     The refusals are empty when all `count` have a node.
     """
-    fitting: list[tuple[tuple[int, int, str], Room]] = []
+    fitting: list[tuple[Score, Room]] = []
     refusals: list[Refusal] = []
     for room in rooms:
         refusal = refusal_of(need, room, now)
         if refusal is None:
-            fitting.append((_score(room), room))
+            fitting.append((_score(need, room), room))
         else:
             refusals.append(refusal)
     heapq.heapify(fitting)
@@ -112,7 +120,7 @@ def fill(need: Need, rooms: Iterable[Room], count: int, now: float) -> tuple[tup
         room = replace(room, promised=Bytes(room.promised + need.profile.memory), same=room.same + 1)
         refusal = refusal_of(need, room, now)
         if refusal is None:
-            heapq.heappush(fitting, (_score(room), room))
+            heapq.heappush(fitting, (_score(need, room), room))
         else:
             refusals.append(refusal)
     return tuple(nodes), () if len(nodes) == count else tuple(sorted(refusals, key=_nearness))
@@ -125,6 +133,16 @@ def refusal_of(need: Need, room: Room, now: float) -> Refusal | None:
         if refusal is not None:
             return refusal
     return None
+
+
+def chosen(need: Need, room: Room) -> EngineReport | None:
+    """Return the engine of the node that would serve it; None when none does now."""
+    return serving.choose(need.profile, need.preference, room.node.engines, _coming(need, room))
+
+
+def has_memory(need: Need, room: Room) -> bool:
+    """Whether the node has the memory for it, whatever else is against it."""
+    return room.node.inventory is not None and _memory(need, room, 0.0) is None
 
 
 def usable(inventory: Inventory) -> Bytes:
@@ -149,19 +167,12 @@ def lacking(need: Bytes, inventory: Inventory) -> Bytes:
 Check = Callable[[Need, Room, float], Refusal | None]
 
 
-def _engine_missing(need: Need, room: Room, now: float) -> Refusal | None:
-    if room.node.engines is None or _engine(need, room.node) is not None:
+def _engine_never(need: Need, room: Room, now: float) -> Refusal | None:
+    coming = _coming(need, room)
+    if coming is not None and need.profile.version in ("", coming.version):
         return None
-    has = tuple(sorted({report.engine for report in room.node.engines.engines}))
-    return EngineMissing(node=room.node.name, engine=need.profile.engine, has=has)
-
-
-def _engine_version(need: Need, room: Room, now: float) -> Refusal | None:
-    report = _engine(need, room.node)
-    wanted = need.profile.version
-    if report is None or report.problem or not wanted or report.version == wanted:
-        return None
-    return EngineVersion(node=room.node.name, engine=report.engine, needs=wanted, has=report.version)
+    refusal = _engine(need, room, now)
+    return refusal if refusal is not None and refusal.verdict is Verdict.NEVER else None
 
 
 def _memory_never(need: Need, room: Room, now: float) -> Refusal | None:
@@ -191,17 +202,11 @@ def _will_not_obey(need: Need, room: Room, now: float) -> Refusal | None:
     return WillNotObey(node=room.node.name, obeyed=room.node.epoch, ours=room.epoch)
 
 
-def _engine_not_probed(need: Need, room: Room, now: float) -> Refusal | None:
-    if room.node.engines is not None:
+def _engine(need: Need, room: Room, now: float) -> Refusal | None:
+    if chosen(need, room) is not None:
         return None
-    return EngineNotProbed(node=room.node.name, engine=need.profile.engine)
-
-
-def _engine_broken(need: Need, room: Room, now: float) -> Refusal | None:
-    report = _engine(need, room.node)
-    if report is None or not report.problem:
-        return None
-    return EngineBroken(node=room.node.name, engine=report.engine, text=report.problem)
+    node, install = room.node, _coming(need, room)
+    return serving.against(need.profile, need.preference, node.name, node.engines, install, now)
 
 
 def _memory(need: Need, room: Room, now: float) -> NotEnoughMemory | None:
@@ -233,45 +238,45 @@ def _refused_by_node(need: Need, room: Room, now: float) -> Refusal | None:
 
 CHECKS: tuple[Check, ...] = (
     # can never pass on this node as it is
-    _engine_missing,
-    _engine_version,
+    _engine_never,
     _memory_never,
     # may pass later
     _away,
     _unreachable_address,
     _address_not_tried,
     _will_not_obey,
-    _engine_not_probed,
-    _engine_broken,
+    _engine,
     _memory,
     _refused_by_node,
 )
 
 
-def _engine(need: Need, node: Node) -> EngineReport | None:
-    """The node's report of the engine that is needed; of several the one that has no problem and fits best."""
-    if node.engines is None:
-        return None
-    reports = [report for report in node.engines.engines if report.engine == need.profile.engine]
-    wanted = need.profile.version
-    return min(reports, key=lambda r: (bool(r.problem), bool(wanted) and r.version != wanted, r.path), default=None)
+def _coming(need: Need, room: Room) -> Install | None:
+    return next((install for install in room.coming if install.engine == need.profile.engine), None)
 
 
 # --- order ------------------------------------------------------------------------------------------------------
 
 
-def _score(room: Room) -> tuple[int, int, str]:
-    """Fewest replicas of the same model first, then the tightest fit, then the name.
+Score = tuple[bool, int, int, str]
+
+
+def _score(need: Need, room: Room) -> Score:
+    """The engine's wanted version first, then fewest replicas of the same model, then the tightest fit, then the name.
 
     Two replicas of a model on one node die together, so spreading comes before filling.
     """
+    engine = chosen(need, room)
+    assert engine is not None
+    other = serving.is_second_best(need.profile, need.preference, engine, _coming(need, room))
     total = usable(room.node.inventory) if room.node.inventory else 0
-    return room.same, total - room.promised, room.node.name
+    return other, room.same, total - room.promised, room.node.name
 
 
 _NEAREST: tuple[type[Refusal], ...] = (
     NotEnoughMemory,
     RefusedByNode,
+    EngineInstalling,
     EngineBroken,
     EngineNotProbed,
     EngineVersion,

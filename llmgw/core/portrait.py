@@ -3,16 +3,17 @@
 Texts that the node chose are as they came: whoever shows them to a terminal makes them safe.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from llmgw.core import devices
+from llmgw.core import devices, engine_words
+from llmgw.core.engines import progress
 from llmgw.core.groups import Group, Line, bar, listed, table
 from llmgw.core.hosts import host_port
 from llmgw.core.inventory import Cpu, Disk, Inventory, NumaNode, memory_stated
-from llmgw.core.state import NodeState
+from llmgw.core.presence import NodeState
 from llmgw.core.symptoms import nearly_full
 from llmgw.core.units import age, several, size
-from llmgw.core.views import NodeView
+from llmgw.core.views import EngineView, NodeView
 
 _VECTORS = ("avx", "avx2", "avx512f", "avx512_vnni", "asimd", "sve", "i8mm", "bf16")
 """The kernel's words for the vector extensions that engines are built for; AMX has several, all beginning so."""
@@ -23,7 +24,9 @@ AWAY = "known from before; its agent has not come back yet"
 Ago = Callable[[float], str]
 
 
-def portrait(view: NodeView, now: float, *, ago: Ago = age, wide: bool = False) -> tuple[Group, ...]:
+def portrait(
+    view: NodeView, engines: Sequence[EngineView], now: float, *, ago: Ago = age, wide: bool = False
+) -> tuple[Group, ...]:
     """All groups of one node, in the order to read them; `ago` writes the seconds since something, `wide` says more."""
     groups = [_identity(view, now, ago)]
     inventory = view.inventory
@@ -32,7 +35,7 @@ def portrait(view: NodeView, now: float, *, ago: Ago = age, wide: bool = False) 
     groups.append(_memory(view))
     if inventory is not None:
         groups += [_disks(inventory), *devices.groups(inventory, view.usage, wide=wide)]
-    groups.append(_engines(view, now, ago))
+    groups.append(_engines(view, engines, now, ago))
     if inventory is not None and inventory.by_hand:
         groups.append(_by_hand(inventory))
     return (*groups, _reach(view, now, ago))
@@ -144,20 +147,28 @@ def _disk(disk: Disk) -> Line:
     return Line(cells=(disk.directory, bar(disk.total - disk.free, disk.total), free, uses), heed=nearly_full(disk))
 
 
-def _engines(view: NodeView, now: float, ago: Ago) -> Group:
+def _engines(view: NodeView, engines: Sequence[EngineView], now: float, ago: Ago) -> Group:
     when = probed(view, now, ago)
-    if view.engines is None:
-        return Group(title="engines", note=when)
-    if not view.engines.engines:
-        return Group(title="engines", note=f"none, {when}")
-    lines = (
-        Line(
-            cells=(one.engine, one.version, one.path, "by hand" if one.by_hand else "", one.problem),
-            heed=bool(one.problem),
-        )
-        for one in view.engines.engines
+    if not engines:
+        return Group(title="engines", note=when if view.engines is None else f"none, {when}")
+    titles = ("ENGINE", "VERSION", "VARIANT", "STEP", "CHECKED", "PATH", "BY HAND", "SAID")
+    return table("engines", titles, (_engine(one, now, ago) for one in engines), note=when)
+
+
+def _engine(view: EngineView, now: float, ago: Ago) -> Line:
+    install, how = view.install, engine_words.state(view.install)
+    said = engine_words.remarks(view)
+    if how is not engine_words.EngineState.READY:
+        said.insert(0, engine_words.stuck(install, now) or progress.words(install, now))
+    checked = "" if install.checked_at is None or view.by_hand else f"{ago(now - install.checked_at)} ago"
+    return Line(
+        cells=(
+            *(install.engine, install.version, install.variant, engine_words.step(install), checked, install.path),
+            "by hand" if view.by_hand else "",
+            "; ".join(said),
+        ),
+        heed=how in (engine_words.EngineState.BROKEN, engine_words.EngineState.FAILED),
     )
-    return table("engines", ("ENGINE", "VERSION", "PATH", "BY HAND", "PROBLEM"), lines, note=when)
 
 
 def _by_hand(inventory: Inventory) -> Group:

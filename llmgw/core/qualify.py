@@ -4,23 +4,25 @@ A node qualifies for a model when placement would take it if it were there, empt
 then is what it *is* (engines, memory in all), and only the node can change that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmgw.core.brief import cut, some
 from llmgw.core.catalog import Model
-from llmgw.core.facts import Profile
+from llmgw.core.engines.terms import Install
 from llmgw.core.names import ModelName
-from llmgw.core.placement import Need, Room, refusal_of, usable
+from llmgw.core.placement import Need, Room, chosen, refusal_of, usable
+from llmgw.core.presence import NodeState
 from llmgw.core.refusals import (
     EngineBroken,
+    EngineInstalling,
     EngineMissing,
     EngineNotProbed,
     EngineVersion,
     NotEnoughMemory,
     Refusal,
 )
-from llmgw.core.state import Node, NodeState
+from llmgw.core.state import Node
 from llmgw.core.units import size, sizes
 
 _NAMED = 5
@@ -40,16 +42,23 @@ class Shift:
     lost_text: str = ""
 
 
-def bars(node: Node, models: Iterable[Model]) -> dict[ModelName, Refusal]:
+Coming = Callable[[Node], tuple[Install, ...]]
+"""The installs of all engines that server.yaml wants on a node."""
+
+
+def bars(node: Node, models: Iterable[Model], coming: Coming) -> dict[ModelName, Refusal]:
     """By model what bars the node from it; a model that it qualifies for is not in it."""
-    room = as_empty(node)
+    room = as_empty(node, coming(node))
     found = ((model.name, bar(room, model)) for model in models)
     return {name: refusal for name, refusal in found if refusal is not None}
 
 
-def as_empty(node: Node) -> Room:
-    """The node as if it were there, with nothing on it, and would obey."""
-    return Room(node=replace(node, state=NodeState.READY), epoch=node.epoch)
+def as_empty(node: Node, coming: tuple[Install, ...] = ()) -> Room:
+    """The node as if it were there, with nothing on it, and would obey.
+
+    What is coming has a part in the words of what bars it, never in whether it is barred.
+    """
+    return Room(node=replace(node, state=NodeState.READY), epoch=node.epoch, coming=coming)
 
 
 def bar(empty: Room, model: Model) -> Refusal | None:
@@ -57,12 +66,13 @@ def bar(empty: Room, model: Model) -> Refusal | None:
     return refusal_of(Need(model=model.name, profile=model.profile), empty, _NO_TIME)
 
 
-def shift(before: Node, after: Node, models: Mapping[ModelName, Model]) -> Shift:
+def shift(before: Node, after: Node, models: Mapping[ModelName, Model], coming: Coming) -> Shift:
     """Return what the change from `before` to `after` made of it."""
-    barred, bars_now = bars(before, models.values()), bars(after, models.values())
+    barred, bars_now = bars(before, models.values(), coming), bars(after, models.values(), coming)
+    there = as_empty(after, coming(after))
     gained = tuple(name for name in sorted(models) if name in barred and name not in bars_now)
     lost = tuple(name for name in sorted(models) if name not in barred and name in bars_now)
-    why = {name: _cleared(barred[name], models[name].profile, before, after) for name in gained}
+    why = {name: _cleared(barred[name], models[name], before, there) for name in gained}
     why_not = {name: _arisen(bars_now[name], before, after) for name in lost}
     return Shift(
         gained=gained,
@@ -72,9 +82,9 @@ def shift(before: Node, after: Node, models: Mapping[ModelName, Model]) -> Shift
     )
 
 
-def at_first(node: Node, models: Mapping[ModelName, Model]) -> Shift:
+def at_first(node: Node, models: Mapping[ModelName, Model], coming: Coming) -> Shift:
     """Return what a node that is new here is good for: gained what it qualifies for; lost is all when that is none."""
-    barred = bars(node, models.values())
+    barred = bars(node, models.values(), coming)
     gained = tuple(name for name in sorted(models) if name not in barred)
     if gained or not barred:
         return Shift(gained=gained, gained_text=f"for {some(gained, _NAMED)}" if gained else "")
@@ -88,17 +98,19 @@ def how_many(model: Model, empty: Sequence[Room]) -> str:
     return f"{fit} of {len(empty)} {'node' if len(empty) == 1 else 'nodes'} {'qualifies' if fit == 1 else 'qualify'}"
 
 
-def _cleared(refusal: Refusal, profile: Profile, before: Node, after: Node) -> str:
+def _cleared(refusal: Refusal, model: Model, before: Node, there: Room) -> str:
     """What changed, by what barred the node before."""
     match refusal:
         case NotEnoughMemory():
-            return _memory(before, after)
-        case EngineMissing() | EngineNotProbed():
-            return f"engine {cut(_engine(profile, after))} is newly there"
+            return _memory(before, there.node)
+        case EngineMissing() | EngineNotProbed() | EngineInstalling():
+            return f"engine {cut(_engine(model, there))} is newly there"
+        case EngineBroken() if not refusal.installed:
+            return f"engine {cut(_engine(model, there))} is newly there"
         case EngineBroken():
-            return f"engine {cut(_engine(profile, after))} works now"
+            return f"engine {cut(_engine(model, there))} works now"
         case EngineVersion():
-            return f"engine {cut(_engine(profile, after))} is there now, it was {cut(refusal.has)}"
+            return f"engine {cut(_engine(model, there))} is there now, it was {cut(refusal.has)}"
         case _:
             return f"no more {cut(str(refusal))}"
 
@@ -117,12 +129,11 @@ def _memory(before: Node, after: Node) -> str:
     return "memory for engines {} → {}".format(*sizes(usable(was), usable(now)))
 
 
-def _engine(profile: Profile, node: Node) -> str:
-    """The engine that serves the profile there: its name and version."""
-    reports = node.engines.engines if node.engines else ()
-    working = [one for one in reports if one.engine == profile.engine and not one.problem]
-    versions = sorted({one.version for one in working if profile.version in ("", one.version)})
-    return f"{profile.engine} {versions[0] if versions else profile.version}".strip()
+def _engine(model: Model, there: Room) -> str:
+    """The engine that serves the model there: its name and version."""
+    profile = model.profile
+    engine = chosen(Need(model=model.name, profile=profile), there)
+    return f"{profile.engine} {engine.version if engine else profile.version}".strip()
 
 
 def _grouped(lead: str, why: Mapping[ModelName, str]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import ClassVar
 
+from llmgw.core.engines.terms import InstallStep
 from llmgw.core.hosts import host_port
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.units import NONE, Bytes, age, size, size_up, sizes
@@ -76,26 +77,39 @@ class EngineMissing:
 
     @property
     def clears(self) -> str:
-        return f"engines: {{{self.engine}: PATH}} in its agent.yaml"
+        return f"{self.engine} under engines: in server.yaml or in its agent.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineBroken:
-    """The node has the engine and saw it fail; the text is the node's own."""
+    """The node has the engine and saw it fail, or could not install it; the text is the node's own."""
 
     code: ClassVar[str] = "engine_broken"
     node: NodeName
     engine: str
     text: str
+    version: str = ""
+    by_hand: bool = False
+    """Named in its agent.yaml."""
+    installed: bool = True
+    """It was ready before; otherwise its install failed."""
+    seconds: float | None = None
+    """Until the node tries again by itself, where it said so."""
 
     verdict: ClassVar[Verdict] = Verdict.NOT_NOW
 
     def __str__(self) -> str:
-        return f"engine {self.engine}: {self.text}"
+        if self.installed:
+            return f"engine broken: {self.text}"
+        return f"engine {self.engine} {self.version} not installed: {self.text}"
 
     @property
     def clears(self) -> str:
-        return "the engine runs; it is probed each minute"
+        if self.by_hand:
+            return "the engine runs; it is probed each minute"
+        again = "" if self.seconds is None else f"; tried again in {age(self.seconds)}"
+        state = "it is repaired" if self.installed else "it is installed"
+        return f"{state}{again}; `llmgw ctl engine retry {self.node}` tries at once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +130,27 @@ class EngineVersion:
     @property
     def clears(self) -> str:
         return f"{self.engine} {self.needs} on the node, or another version in the profile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInstalling:
+    """The node is installing the engine, or waits to; the text is the node's own."""
+
+    code: ClassVar[str] = "engine_installing"
+    node: NodeName
+    engine: str
+    version: str
+    step: InstallStep
+    text: str
+
+    verdict: ClassVar[Verdict] = Verdict.NOT_NOW
+
+    def __str__(self) -> str:
+        return f"installing {self.engine} {self.version}: {self.text}"
+
+    @property
+    def clears(self) -> str:
+        return "it is installed; `llmgw ctl engines` shows how far it is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +282,7 @@ Refusal = (
     | EngineMissing
     | EngineBroken
     | EngineVersion
+    | EngineInstalling
     | NotEnoughMemory
     | RefusedByNode
     | WillNotObey
@@ -262,8 +298,9 @@ DERIVED = ("code", "verdict", "text", "clears")
 
 
 def numbers(refusal: Refusal) -> dict[str, object]:
-    """The refusal's own fields, for `--json`: sizes in bytes, durations in seconds."""
-    return {f.name: getattr(refusal, f.name) for f in fields(refusal) if f.name not in ("node", "model")}
+    """The refusal's own fields, for `--json`: sizes in bytes, durations in seconds, members of enums by their value."""
+    own = {f.name: getattr(refusal, f.name) for f in fields(refusal) if f.name not in ("node", "model")}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in own.items()}
 
 
 def counts(refusals: tuple[Refusal, ...]) -> dict[Verdict, int]:

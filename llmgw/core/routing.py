@@ -12,7 +12,8 @@ from typing import Protocol, TypeVar
 
 from llmgw.core.hosts import stays_here
 from llmgw.core.names import ModelName, NodeName
-from llmgw.core.views import ModelState, Route, RouteReplica
+from llmgw.core.routes import Route, RouteReplica
+from llmgw.core.views import ModelState
 
 
 class Load(Protocol):

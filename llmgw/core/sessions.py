@@ -4,22 +4,32 @@ The newest session of a machine wins. A second machine with a node's name is ref
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 
 from llmgw.core import descriptions, shards, skew
 from llmgw.core.effects import Answer, EndSession
+from llmgw.core.engines.terms import Install
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Accepted, Refused, Registration, Want
-from llmgw.core.inputs import AgentBeat, AgentGone, AgentRegistered, AgentReported, AgentTurnedAway
+from llmgw.core.facts import Want
+from llmgw.core.inputs import AgentBeat, AgentGone, AgentInstalls, AgentRegistered, AgentReported, AgentTurnedAway
 from llmgw.core.inventory import Gpu, Usage
 from llmgw.core.ledger import Ledger
+from llmgw.core.link import Accepted, Refused, Registration
 from llmgw.core.liveness import state_at
 from llmgw.core.names import NodeName
-from llmgw.core.state import Node, NodeState
+from llmgw.core.presence import NodeState
+from llmgw.core.provision import events as engine_events
+from llmgw.core.provision import following
+from llmgw.core.state import Node
 from llmgw.core.units import NONE, Bytes, age, several
 
 _MEMORY_STEP, _LOAD_STEP = 0.01, 0.1
 """A beat is shown when memory, or a GPU's, moved by this share of the total, or the load by this much."""
+
+_MOVING = {"subject", "done", "total", "rate", "checked_at", "used"}
+_steady = attrgetter(*(field.name for field in fields(Install) if field.name not in _MOVING))
+"""What of an install is not another at each word of its node."""
 
 
 def registered(ledger: Ledger, come: AgentRegistered) -> None:
@@ -47,7 +57,12 @@ def registered(ledger: Ledger, come: AgentRegistered) -> None:
             EventKind.NODE_READY, known.name, f"{_again(known, registration)} after {away}; {_describe(registration)}"
         )
     same = known if known is not None and known.machine == registration.machine else None
+    if same is None or same.inventory is None:
+        engine_events.recall(ledger, registration.node, registration.installs)
+    else:
+        engine_events.tell(ledger, registration.node, same.installs, registration.installs)
     node = descriptions.take(ledger, same, _node(ledger, known, same, come))
+    ledger.book.to_report.pop(node.name, None)  # what it registered with is its report
     ledger.put_node(node)
     ledger.do(
         Answer(come.session, Accepted(cluster=ledger.settings.cluster, epoch=ledger.epoch, heartbeat=ledger.beat))
@@ -86,10 +101,32 @@ def reported(ledger: Ledger, came: AgentReported) -> None:
     report = came.report
     before = _heard(ledger, node)
     node = replace(before, engines=report.engines or before.engines, inventory=report.inventory or before.inventory)
+    if report.engines is not None:
+        installs = engine_events.reported(ledger, before.installs, before.engines, report.engines)
+        engine_events.tell(ledger, node.name, before.installs, installs)
+        node = replace(node, installs=installs)
     if report.engines is not None or report.inventory is not None:
         node = descriptions.take(ledger, before, node)
     ledger.put_node(node)
     shards.take(ledger, node.name, report.shards)
+
+
+def installs(ledger: Ledger, came: AgentInstalls) -> None:
+    """Take how far a node's engines are; bytes alone change nothing but what is shown of them."""
+    known = _of_session(ledger, came.session, came.node)
+    if known is None:
+        return
+    heard = known if known.state is NodeState.READY else _heard(ledger, known)
+    node = replace(heard, heard=ledger.now, installs=came.installs.installs)
+    if node.installs != known.installs:
+        following.moved(ledger, node.name)
+    if node.state is known.state and _same_steps(known.installs, node.installs):
+        ledger.nodes[node.name] = node
+        ledger.watch_node(node)
+        return
+    engine_events.tell(ledger, node.name, known.installs, node.installs)
+    ledger.put_node(node)
+    ledger.turn.engines.add(node.name)
 
 
 def gone(ledger: Ledger, left: AgentGone) -> None:
@@ -174,6 +211,8 @@ def _node(ledger: Ledger, known: Node | None, same: Node | None, come: AgentRegi
         epoch=registration.epoch,
         inventory=registration.inventory,
         engines=registration.engines,
+        installs=registration.installs,
+        files_port=registration.files_port,
         usage=same.usage if same else None,
         skew=same.skew if same else 0.0,
     )
@@ -190,6 +229,17 @@ def _heard(ledger: Ledger, node: Node) -> Node:
         return replace(node, heard=ledger.now)
     ledger.emit(EventKind.NODE_READY, node.name, f"heard again after {age(ledger.now - node.heard)}")
     return replace(node, heard=ledger.now, state=NodeState.READY, since=ledger.now)
+
+
+def _same_steps(before: Sequence[Install], after: Sequence[Install]) -> bool:
+    """Whether installs are others only in what is counted and looked at on the way."""
+    return len(before) == len(after) and all(map(_same_step, before, after))
+
+
+def _same_step(before: Install, after: Install) -> bool:
+    if before.turn and bool(before.total) is not bool(after.total):
+        return False  # it begins to download, or ends
+    return bool(_steady(before) == _steady(after))
 
 
 def _visible(node: Node, usage: Usage) -> bool:

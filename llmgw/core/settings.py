@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from llmgw.core.catalog import Scaled
 from llmgw.core.effects import Assignment
+from llmgw.core.engines.orders import Release
 from llmgw.core.facts import Exposure
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.units import Bytes
@@ -20,6 +21,8 @@ class Settings:
     settle: float = 15.0
     exposure: Exposure = Exposure.LOOPBACK
     drain: float = 30.0
+    downloads: int = 16
+    """Nodes that may download an engine at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,5 +35,7 @@ class Stored:
     machines: Mapping[NodeName, str] = field(default_factory=dict)
     memories: Mapping[NodeName, Bytes] = field(default_factory=dict)
     """The most RAM that each node registered with."""
+    releases: tuple[tuple[str, Release], ...] = ()
+    """Each with the version that led to it, as server.yaml had it."""
     seq: int = 0
     """Of the last event."""

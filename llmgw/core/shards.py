@@ -7,10 +7,11 @@ placed is never stopped: it is adopted, or shown as a stray that gets no request
 from collections.abc import Iterable
 from dataclasses import replace
 
+from llmgw.core.due import AskDue
 from llmgw.core.errors import BadName
 from llmgw.core.events import EventKind
 from llmgw.core.facts import FailureKind, ShardOrder, ShardReport, Want
-from llmgw.core.ledger import AskDue, Ledger, NodesWords
+from llmgw.core.ledger import Ledger, NodesWords
 from llmgw.core.names import ModelName, NodeName, ShardId, replica_of, split_shard
 from llmgw.core.placement import usable
 from llmgw.core.reconcile import gap
@@ -77,7 +78,7 @@ def take(ledger: Ledger, node: NodeName, reports: Iterable[ShardReport]) -> None
     running = {shard: report for shard, report in said.items() if report.state in _RUNNING}
     for gone in ledger.strays.get(node, {}).keys() - running.keys():
         ledger.drop_stray(node, gone)
-        ledger.turn.models.update(ledger.refusals)  # what it held is free now
+        ledger.turn.models |= ledger.short_of_room  # what it held is free now
     for report in running.values():
         _found(ledger, node, report)
 
@@ -93,10 +94,17 @@ def _take_one(ledger: Ledger, replica: Replica, shard: Shard, report: ShardRepor
         replace(one, report=report, since=report.since) if one.id == shard.id else one for one in replica.shards
     )
     replica = replace(replica, shards=shards)
+    replica = replace(replica, was_ready=replica.was_ready or _was_ready(replica, report))
     ledger.put_replica(replica)
     _hear_refusal(ledger, replica, shard, report)
     if replica.want is not Want.RUN and replica.state is ShardState.STOPPED:
         _removed(ledger, replica)
+
+
+def _was_ready(replica: Replica, report: ShardReport) -> bool:
+    """Of one that failed before we knew it the launches tell: those that failed in a row are counted again from 0."""
+    failed_only = report.launch <= report.attempts + 1  # the next launch is counted while it is failed
+    return replica.state is ShardState.READY or (report.state is ShardState.FAILED and not failed_only)
 
 
 def _not_there(ledger: Ledger, replica: Replica, shard: Shard) -> None:

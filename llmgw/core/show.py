@@ -1,30 +1,23 @@
 """What the ledger looks like from outside: views for operators, routes for routers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from llmgw.core import reach
+from llmgw.core import reach, roll_words, rollout
 from llmgw.core.catalog import Model
 from llmgw.core.device_warnings import GpuGone
-from llmgw.core.facts import Exposure, Want
+from llmgw.core.facts import Exposure, Profile, Want
 from llmgw.core.ledger import Ledger
 from llmgw.core.placement import Placement, Unplaced, usable
-from llmgw.core.reconcile import on_lost_node
+from llmgw.core.provision import wanted
+from llmgw.core.reconcile import on_lost_node, serves
 from llmgw.core.refusals import Verdict, counts
+from llmgw.core.routes import Route, RouteReplica, Routes
 from llmgw.core.shard import ShardState
-from llmgw.core.state import Node, NodeState, Replica, Shard
+from llmgw.core.state import Node, Replica, Shard
 from llmgw.core.symptoms import of_inventory, shrunk
 from llmgw.core.units import NONE
-from llmgw.core.views import (
-    ModelState,
-    ModelView,
-    NodeView,
-    ReplicaView,
-    Route,
-    RouteReplica,
-    Routes,
-    ShardView,
-    Why,
-)
+from llmgw.core.views import ModelState, ModelView, NodeView, ReplicaView, ShardView, Why
 from llmgw.core.warnings import (
     ClockSkew,
     EngineFails,
@@ -50,6 +43,7 @@ def node(ledger: Ledger, record: Node) -> NodeView:
         promised=ledger.promised(record.name),
         usable=usable(record.inventory) if record.inventory else NONE,
         reach=ledger.reach.results(record.name),
+        installing=wanted.installing(ledger, record),
         warnings=tuple(_warnings(ledger, record)),
     )
 
@@ -62,14 +56,15 @@ def model(ledger: Ledger, record: Model) -> ModelView:
         aliases=record.aliases,
         state=model_state(ledger, record),
         wanted=record.replicas,
-        ready=sum(1 for replica in ledger.replicas_of(record.name) if _serves(ledger, replica)),
+        ready=sum(1 for replica in ledger.replicas_of(record.name) if serves(replica, ledger.node_state)),
         away=sum(1 for replica in ledger.replicas_of(record.name) if _away(ledger, replica)),
         declared=ledger.declared[record.name].replicas,
         context=profile.context,
         slots=profile.slots,
         memory=profile.memory,
-        engine=f"{profile.engine} {profile.version}".strip(),
+        engine=_engine(profile),
         refusals=ledger.refusals.get(record.name, ()),
+        roll=roll_words.words(ledger, record),
     )
 
 
@@ -82,21 +77,41 @@ def replica(ledger: Ledger, record: Replica) -> ReplicaView:
         leaving=record.want is not Want.RUN,
         adopted=record.adopted,
         outdated=outdated(ledger, record),
+        engine=_engine(record.profile),
         since=record.placed_at,
         shards=tuple(_shard(shard) for shard in record.shards),
     )
 
 
 def outdated(ledger: Ledger, record: Replica) -> bool:
-    """Whether it runs with a profile that is no longer its model's."""
+    """Whether it has an older profile, and no rolling change replaces it: only a `scale` does."""
     now = ledger.models.get(record.model)
-    return now is not None and now.profile != record.profile
+    if now is None or not older(ledger, record):
+        return False
+    if not rollout.is_behind(ledger, now, record):
+        return True
+    return rollout.stopped(ledger, now) is not None and replace(now.profile, version=record.profile.version) != (
+        record.profile
+    )
+
+
+def older(ledger: Ledger, record: Replica) -> bool:
+    """Whether its profile is not its model's any more, or its node would run it with another version now."""
+    now = ledger.models.get(record.model)
+    if now is None:
+        return False
+    version = rollout.version_now(ledger, now, record)
+    return replace(now.profile, version=version) != record.profile
+
+
+def _engine(profile: Profile) -> str:
+    return f"{profile.engine} {profile.version}".strip()
 
 
 def model_state(ledger: Ledger, record: Model) -> ModelState:
     """What a client can expect of a model."""
     staying = [one for one in ledger.replicas_of(record.name) if one.want is Want.RUN]
-    ready = sum(1 for one in staying if _serves(ledger, one))
+    ready = sum(1 for one in staying if serves(one, ledger.node_state))
     if record.replicas == 0:
         return ModelState.STOPPED
     if ready >= record.replicas:
@@ -121,7 +136,7 @@ def why(ledger: Ledger, record: Model, answer: Placement | Unplaced, now: float)
         wanted=record.replicas,
         placed=placed,
         memory=record.profile.memory,
-        engine=f"{record.profile.engine} {record.profile.version}".strip(),
+        engine=_engine(record.profile),
         refusals=answer.refusals,
         fits=answer.fits if isinstance(answer, Placement) else (),
         revision=ledger.revision,
@@ -191,18 +206,11 @@ def _shard(record: Shard) -> ShardView:
     )
 
 
-def _serves(ledger: Ledger, record: Replica) -> bool:
-    """Ready on nodes that say so now; what a node that is away said last is not known to be so."""
-    if record.want is not Want.RUN or record.state is not ShardState.READY:
-        return False
-    return all(ledger.node_state(name) is NodeState.READY for name in record.nodes)
-
-
 def _away(ledger: Ledger, record: Replica) -> bool:
     """Ready by what was said last, on a node that says nothing now."""
     if record.want is not Want.RUN or record.state is not ShardState.READY:
         return False
-    return not _serves(ledger, record)
+    return not serves(record, ledger.node_state)
 
 
 def _warnings(ledger: Ledger, record: Node) -> list[NodeWarning]:

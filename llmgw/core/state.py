@@ -1,22 +1,15 @@
 """What the control plane knows of nodes and replicas. Frozen records; the ledger holds them."""
 
 from dataclasses import dataclass
-from enum import Enum
 
+from llmgw.core.engines.terms import Install
 from llmgw.core.facts import Engines, Profile, ShardReport, Want
 from llmgw.core.inventory import Gpu, Inventory, Usage
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
+from llmgw.core.presence import NodeState
 from llmgw.core.shard import ShardState, combined
 from llmgw.core.skew import Beat
 from llmgw.core.units import NONE, Bytes
-
-
-class NodeState(Enum):
-    """Whether a node's agent is there."""
-
-    READY = "ready"
-    UNREACHABLE = "unreachable"
-    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +33,9 @@ class Node:
     """The highest epoch that its agent obeyed; above ours it will not obey us."""
     inventory: Inventory | None = None
     engines: Engines | None = None
+    installs: tuple[Install, ...] = ()
+    """As its agent said last, of this session."""
+    files_port: int | None = None
     usage: Usage | None = None
     registered: Bytes = NONE
     """The most RAM that it registered with, or what was stated by hand since."""
@@ -81,6 +77,8 @@ class Replica:
     placed_at: float
     adopted: bool = False
     """Found on a node; never removed without an operator's word."""
+    was_ready: bool = False
+    """It was ready once, as far as this control plane knows."""
     shards: tuple[Shard, ...]
 
     @property

@@ -8,22 +8,25 @@ What already runs on a node stays there whatever comes out, and an unsettled con
 
 from dataclasses import replace
 
-from llmgw.core import reach
+from llmgw.core import reach, rollout
 from llmgw.core.brief import cut
+from llmgw.core.due import ReachDue, ReasonsDue, RouterDue
 from llmgw.core.effects import AskAddress, AskRouters
 from llmgw.core.errors import BadName
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Exposure, TryAddress
+from llmgw.core.facts import Exposure
 from llmgw.core.hosts import host_name, host_port
 from llmgw.core.inputs import AgentListens, RouterCame, RouterGone, RouterTried
-from llmgw.core.ledger import Ledger, ReachDue, ReasonsDue, RouterDue
+from llmgw.core.ledger import Ledger
+from llmgw.core.link import TryAddress
 from llmgw.core.names import ModelName, NodeName
-from llmgw.core.placement import Need, refusal_of
+from llmgw.core.placement import refusal_of
 from llmgw.core.reach import Standing, Trial
 from llmgw.core.refusals import AddressNotTried, UnreachableAddress
 from llmgw.core.rooms import room
+from llmgw.core.routes import Attempt
 from llmgw.core.state import Node
-from llmgw.core.views import Attempt, Reach
+from llmgw.core.views import Reach
 
 _PORTS = range(1, 1 << 16)
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -303,8 +306,8 @@ def _reconsider(ledger: Ledger, name: NodeName, standing: Standing) -> None:
     """
     state, node = ledger.reach, ledger.nodes[name]
     for model in ledger.refusals if standing.refusal is None else ():
-        need = Need(model=model, profile=ledger.models[model].profile)
-        if refusal_of(need, room(ledger, node, model), ledger.now) is None:
+        wanted = ledger.models[model]
+        if refusal_of(rollout.need(ledger, wanted), room(ledger, node, wanted), ledger.now) is None:
             ledger.turn.models.add(model)
             cause = standing.because.get(model, standing.event)
             if cause and not ledger.turn.first_event:

@@ -3,16 +3,17 @@
 A view is whole: a change of a node, model or replica is the whole new view of it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
+from llmgw.core.engines.terms import Install
 from llmgw.core.events import Event
-from llmgw.core.facts import Engines, Failure, Secret
+from llmgw.core.facts import Engines, Failure
 from llmgw.core.inventory import Inventory, Usage
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
+from llmgw.core.presence import NodeState
 from llmgw.core.refusals import Refusal
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.units import NONE, Bytes
 from llmgw.core.warnings import NodeWarning
 
@@ -63,7 +64,22 @@ class NodeView:
     """RAM that replicas may be promised in all; 0 while the node has not described itself."""
     reach: tuple[Reach, ...] = ()
     """By router; empty while none has tried."""
+    installing: tuple[str, ...] = ()
+    """Engines that it should have and has not, each with the step it is at: `llama.cpp b10991: download`."""
     warnings: tuple[NodeWarning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineView:
+    """An engine on a node, at one version; its name is `engine_id`."""
+
+    node: NodeName
+    by_hand: bool = False
+    """Named in agent.yaml, not installed by us: its install is `ready`, with the problem that it has."""
+    wanted: bool = False
+    """Server.yaml wants this version on the node."""
+    install: Install
+    """As the node said last; what it said nothing about yet is at `resolve`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +102,8 @@ class ModelView:
     engine: str
     refusals: tuple[Refusal, ...] = ()
     """Why a replica that is wanted has no node; empty while all are placed."""
+    roll: str = ""
+    """How far its change to another version of its engine is, or why that stopped, in words; empty without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +136,9 @@ class ReplicaView:
     adopted: bool = False
     """Found running on a node, not placed by this control plane; left for the operator to decide."""
     outdated: bool = False
-    """It runs with a profile that is no longer its model's."""
+    """It runs with a profile that is no longer its model's, and no rolling change replaces it."""
+    engine: str = ""
+    """With its version, where that is known."""
     since: float
     shards: tuple[ShardView, ...] = ()
 
@@ -133,6 +153,7 @@ class Noun(Enum):
     MODELS = "models"
     REPLICAS = "replicas"
     EVENTS = "events"
+    ENGINES = "engines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +175,7 @@ class Gone:
     name: str
 
 
-Item = NodeView | ModelView | ReplicaView | Event | Gone
+Item = NodeView | ModelView | ReplicaView | EngineView | Event | Gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,71 +235,3 @@ class Done:
 
 
 # --- for routers ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteReplica:
-    """Where one replica serves."""
-
-    id: ReplicaId
-    launch: int
-    """With `id` it names one engine process: a restarted engine is another."""
-    node: NodeName
-    machine: str
-    """The machine-id, so that a router knows whether a loopback address is its own."""
-    host: str
-    port: int
-    key: Secret = field(default=Secret(""), repr=False)
-    slots: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """A model as routers see it: where it is served, or why not."""
-
-    model: ModelName
-    aliases: tuple[str, ...] = ()
-    replicas: tuple[RouteReplica, ...] = ()
-    state: ModelState
-    not_now: int = 0
-    never: int = 0
-    """How many nodes refuse it with which verdict."""
-    created: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routes:
-    """The whole table; the next one replaces it."""
-
-    revision: Revision
-    routes: tuple[Route, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """What a router is asked to try: to reach a node's listener and hear the token from it."""
-
-    token: str
-    node: NodeName
-    machine: str
-    """Of the node: a loopback address is for routers on the same machine only."""
-    host: str
-    port: int
-    stream: str = ""
-    """Of the stream that it came on, known to its reader alone; what the answer names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """A router's answer to an Attempt."""
-
-    token: str
-    error: str = ""
-    """Why it does not reach it, in one line; empty when it does."""
-    stream: str = ""
-    """The Attempt's: two routers may have one name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """The control plane has heard."""

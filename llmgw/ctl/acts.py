@@ -8,9 +8,9 @@ from llmgw.client import ControlClient
 from llmgw.core.errors import ClusterCannot
 from llmgw.core.fold import Fold
 from llmgw.core.names import ModelName
+from llmgw.core.presence import NodeState
 from llmgw.core.safe import safe
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.units import age, several
 from llmgw.core.views import Done, ModelView, Noun, ReplicaView
 from llmgw.ctl import shapes

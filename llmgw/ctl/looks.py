@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from llmgw.client import ControlClient
 from llmgw.core import views
+from llmgw.core.errors import UnknownNode
 from llmgw.core.events import Event
 from llmgw.core.fold import Fold
 from llmgw.core.names import NodeName
@@ -12,7 +13,6 @@ from llmgw.core.views import NodeView, Noun
 from llmgw.ctl import nodeshape, shapes, tables
 from llmgw.ctl.grammar import Asked
 from llmgw.ctl.output import Answer, Output, answer
-from llmgw.ctl.unknown import UnknownNode
 from llmgw.ctl.world import worlds
 
 _NEVER = views.Revision(epoch=0, seq=0)
@@ -65,7 +65,7 @@ def _every_node(world: Fold) -> Answer:
 
 
 async def _node(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
-    async for world in worlds(client, [Noun.NODES], follow=asked.watch):
+    async for world in worlds(client, [Noun.NODES, Noun.ENGINES], follow=asked.watch):
         view = world.nodes.get(NodeName(asked.node))
         if view is None:
             raise UnknownNode(asked.node, world.nodes)
@@ -75,12 +75,13 @@ async def _node(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
 def _one_node(world: Fold, view: NodeView) -> Answer:
     from llmgw.ctl import portrait  # what the other looks do not need
 
+    engines = world.engines_of(view.name)
     return answer(
         world.revision,
         world.now,
         shape=lambda: nodeshape.node(view),
-        lines=lambda wide: portrait.node(view, world.now, wide),
-        still=lambda wide: portrait.node(view, 0.0, wide),
+        lines=lambda wide: portrait.node(view, engines, world.now, wide),
+        still=lambda wide: portrait.node(view, engines, 0.0, wide),
         names=lambda: [view.name],
     )
 
@@ -125,12 +126,20 @@ def _reasons(said: views.Why, away: int) -> Answer:
     )
 
 
+async def _engines(asked: Asked, client: ControlClient) -> AsyncIterator[Answer]:
+    from llmgw.ctl import engines  # what the other looks do not need
+
+    async for found in engines.show(asked, client):
+        yield found
+
+
 _LOOKS: dict[str, Callable[[Asked, ControlClient], AsyncIterator[Answer]]] = {
     "status": _status,
     "nodes": _nodes,
     "node": _node,
     "models": _models,
     "why": _why,
+    "engines": _engines,
 }
 
 

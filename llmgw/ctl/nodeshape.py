@@ -19,6 +19,7 @@ def node(view: NodeView) -> Shape:
         "warnings": warnings(view),
         "engines": _engines(view.engines),
         "engines_probed_at": at(view.engines.probed_at) if view.engines else None,
+        "installing": list(view.installing),
         "fabrics": [_fabric(one) for one in inventory.fabrics] if inventory else [],
         "memory": {
             "total": inventory.memory if inventory else None,
@@ -57,6 +58,7 @@ def _engines(engines: Engines | None) -> list[Shape]:
         {
             "engine": engine.engine,
             "version": engine.version,
+            "variant": engine.variant,
             "path": engine.path,
             "problem": engine.problem,
             "by_hand": engine.by_hand,

@@ -3,21 +3,21 @@
 Groups of lines under their titles; `!` marks what is wrong, whatever the terminal can show.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from llmgw.core.groups import Group, Line
 from llmgw.core.portrait import portrait, warnings
 from llmgw.core.safe import safe
-from llmgw.core.views import NodeView
+from llmgw.core.views import EngineView, NodeView
 from llmgw.ctl.tables import align
 
 _WORDS = 1024
 """The longest text of a line, in characters: a warning with what a tool said in it."""
 
 
-def node(view: NodeView, now: float, wide: bool) -> list[str]:
+def node(view: NodeView, engines: Sequence[EngineView], now: float, wide: bool) -> list[str]:
     """All groups of a node, its warnings last: that is where the eye is when a command has ended."""
-    groups = (*portrait(view, now, wide=wide), warnings(view))
+    groups = (*portrait(view, engines, now, wide=wide), warnings(view))
     return [line for group in groups for line in _group(group)]
 
 

@@ -1,6 +1,7 @@
 """One checked command line against the cluster: connect, do it, and say in a line what went wrong."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from llmgw.client import ControlClient
 from llmgw.core.errors import LlmgwError
@@ -37,6 +38,15 @@ async def carry_out(asked: Asked) -> int:
 
 async def _do(asked: Asked, out: Output) -> None:
     place = where(directory=asked.directory, servers=asked.servers, tls=asked.tls, context=asked.context)
-    verb = {"scale": acts.scale}.get(asked.verb, looks.show)
     async with ControlClient.open(place) as client:
-        await verb(asked, client, out)
+        await _verb(asked.verb)(asked, client, out)
+
+
+def _verb(name: str) -> Callable[[Asked, ControlClient, Output], Awaitable[None]]:
+    if name == "scale":
+        return acts.scale
+    if name.startswith("engine "):
+        from llmgw.ctl import engine_acts  # what looks do not need
+
+        return engine_acts.retry if name == "engine retry" else engine_acts.lock
+    return looks.show

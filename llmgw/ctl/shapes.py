@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from llmgw.core.events import Event
 from llmgw.core.facts import Failure
 from llmgw.core.fold import Fold
+from llmgw.core.presence import NodeState
 from llmgw.core.refusals import Refusal, counts, numbers
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.views import AboutView, Done, ModelState, ModelView, NodeView, ReplicaView, ShardView, Why
 from llmgw.ctl.nodeshape import warnings
 from llmgw.ctl.values import Shape, at
@@ -64,6 +64,7 @@ def model(view: ModelView, replicas: list[ReplicaView]) -> Shape:
         "memory": view.memory,
         "replicas": [_replica(one) for one in replicas],
         "refusals": [refusal(one) for one in view.refusals],
+        "roll": view.roll,
     }
 
 
@@ -86,6 +87,7 @@ def _unlisted(name: str, replicas: list[ReplicaView]) -> Shape:
         **dict.fromkeys(("engine", "context", "slots", "memory")),
         "replicas": [_replica(one) for one in replicas],
         "refusals": [],
+        "roll": "",
     }
 
 
@@ -97,6 +99,7 @@ def _replica(view: ReplicaView) -> Shape:
         "leaving": view.leaving,
         "adopted": view.adopted,
         "outdated": view.outdated,
+        "engine": view.engine,
         "shards": [_shard(shard) for shard in view.shards],
     }
 

@@ -12,10 +12,10 @@ from llmgw.core.events import Event
 from llmgw.core.fold import Fold
 from llmgw.core.hosts import host_port
 from llmgw.core.names import ModelName
+from llmgw.core.presence import NodeState
 from llmgw.core.refusals import Refusal, Verdict, counts
 from llmgw.core.safe import safe
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.units import age, several, size
 from llmgw.core.views import AboutView, ModelState, ModelView, NodeView, ReplicaView, ShardView, Why
 from llmgw.ctl.shapes import UNLISTED
@@ -73,8 +73,8 @@ def _node(view: NodeView, now: float, wide: bool) -> tuple[str, ...]:
 def _engines(view: NodeView) -> str:
     if view.engines is None:
         return "not said"
-    named = (f"{one.engine} {'broken' if one.problem else one.version}".rstrip() for one in view.engines.engines)
-    return ", ".join(named) or "none"
+    named = [f"{one.engine} {'broken' if one.problem else one.version}".rstrip() for one in view.engines.engines]
+    return ", ".join([*named, *view.installing]) or "none"
 
 
 def _node_wide(view: NodeView) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def _node_wide(view: NodeView) -> tuple[str, ...]:
 
 _OUTDATED = "runs an older profile; scale it down and up to change it"
 _MODELS = ("NAME", "STATE", "READY", "ENGINE", "MEMORY", "ON", "NOTE")
-_MODELS_WIDE = ("NAME", "STATE", "READY", "FOR", "NODE", "ADDRESS", "PID", "NOTE")
+_MODELS_WIDE = ("NAME", "STATE", "READY", "FOR", "NODE", "ENGINE", "ADDRESS", "PID", "NOTE")
 
 
 def models(world: Fold, wide: bool) -> list[str]:
@@ -114,7 +114,9 @@ def models(world: Fold, wide: bool) -> list[str]:
                 name,
                 view.state.value if view else UNLISTED,
                 _ready(view) if view else "",
-                *("",) * 4,
+                *("",) * 2,
+                view.engine if view else "",
+                *("",) * 2,
                 _model_note(name, view, ()),
             )
         )
@@ -158,6 +160,8 @@ def _model_note(name: str, view: ModelView | None, replicas: Sequence[ReplicaVie
     notes = []
     if view.wanted != view.declared:
         notes.append(f"server.yaml says {view.declared}")
+    if view.roll:
+        notes.append(view.roll)
     old = [replica.id for replica in replicas if replica.outdated and not replica.leaving]
     if old:
         notes.append(f"{old[0]}{f' and {len(old) - 1} more' if old[1:] else ''} {_OUTDATED}")
@@ -173,6 +177,7 @@ def _shard(replica: ReplicaView, shard: ShardView, world: Fold) -> tuple[str, ..
         "",
         age(world.now - shard.since),
         shard.node,
+        replica.engine,
         host_port(shard.host, shard.port) if shard.port else "",
         str(shard.pid or ""),
         _shard_note(replica, shard, world),

@@ -1,6 +1,6 @@
 """Who is on the other end of an agent's stream, and what travels on it?
 
-    up    Registration (once, within FIRST) · Heartbeat · Report · Listening · Leaving
+    up    Registration (once, within FIRST) · Heartbeat · Report · Installs · Listening · Leaving
     down  Accepted or Refused (once) · Desired and TryAddress, of each the newest only
 
 A stream is one session. Every end of it has one cause, which is logged and given to the cluster; the only clean one is
@@ -14,12 +14,25 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from grpclib.const import Cardinality, Handler
 from grpclib.exceptions import GRPCError
 
-from llmgw.core.errors import BadMessage, LlmgwError
-from llmgw.core.facts import (
+from llmgw.core.engines.orders import Release
+from llmgw.core.engines.terms import Installs
+from llmgw.core.errors import BadMessage, LlmgwError, UnknownRelease
+from llmgw.core.inputs import (
+    AgentBeat,
+    AgentGone,
+    AgentInstalls,
+    AgentListens,
+    AgentRegistered,
+    AgentReported,
+    AgentTurnedAway,
+)
+from llmgw.core.link import (
     Accepted,
     AgentMessage,
     ControlMessage,
@@ -32,16 +45,16 @@ from llmgw.core.facts import (
     Report,
     TryAddress,
 )
-from llmgw.core.inputs import AgentBeat, AgentGone, AgentListens, AgentRegistered, AgentReported, AgentTurnedAway
 from llmgw.core.liveness import MISSED
 from llmgw.core.names import NodeName
-from llmgw.core.state import NodeState
+from llmgw.core.presence import NodeState
 from llmgw.core.views import NodeView, Noun
 from llmgw.daemon.brain import Brain
 from llmgw.daemon.intake import bounded, weight
 from llmgw.wire.agent import v1
 from llmgw.wire.convert import from_wire, to_wire
-from llmgw.wire.server import BidiStream
+from llmgw.wire.door import BidiStream, BoundedStream, bidi
+from llmgw.wire.engines import v1 as engines_v1
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +167,7 @@ class End:
 
 
 class AgentLinks:
-    """The agents' streams."""
+    """The agents' service: their streams, and the releases that their orders name."""
 
     def __init__(self, brain: Brain, boxes: Mailboxes, now: Callable[[], float]) -> None:
         self._brain, self._boxes, self._now = brain, boxes, now
@@ -173,6 +186,22 @@ class AgentLinks:
             log.log(logging.INFO if end.clean else logging.WARNING, "session %d of %s: %s", session, who, end.text)
         if end.error is not None:
             raise end.error
+
+    async def _release(self, stream: BoundedStream[v1.ReleaseRequest, engines_v1.Release]) -> None:
+        """Give out the files of a release, encoded once for all nodes that ask."""
+        request = await stream.recv_message()
+        name = request.id if request is not None else ""
+        found = self._brain.cluster.release(name)
+        if found is None:
+            raise UnknownRelease(name)
+        await stream.send_message(_encoded(found))
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """The rpcs by path."""
+        service = "/agent.v1.AgentLink/"
+        handler = Handler(self._release, Cardinality.UNARY_UNARY, v1.ReleaseRequest, engines_v1.Release)
+        link = bidi(service + "Link", v1.AgentMessage, v1.ControlMessage, self.link)
+        return link.__mapping__() | {service + "GetRelease": handler}
 
     # --- one session --------------------------------------------------------------------------------------------
 
@@ -235,6 +264,8 @@ class AgentLinks:
                     await self._brain.tell(AgentBeat(session=session, node=node, heartbeat=message))
                 case Report():
                     await self._brain.tell(AgentReported(session=session, node=node, report=message))
+                case Installs():
+                    await self._brain.tell(AgentInstalls(session=session, node=node, installs=message))
                 case Listening():
                     await self._brain.tell(AgentListens(session=session, node=node, listening=message))
                 case Leaving(reason=reason):
@@ -303,6 +334,11 @@ class _Pace:
         ahead = self._free_at - now - _BURST * _PACE
         if ahead > 0:
             await asyncio.sleep(ahead)
+
+
+@lru_cache(maxsize=8)
+def _encoded(release: Release) -> bytes:
+    return bytes(to_wire(release, engines_v1.Release))
 
 
 async def _read(stream: Link) -> AsyncIterator[AgentMessage]:

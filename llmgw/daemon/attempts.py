@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from llmgw.core.names import NodeName
-from llmgw.core.views import Attempt
+from llmgw.core.routes import Attempt
 from llmgw.daemon.watch import Send
 from llmgw.wire.convert import to_wire
 from llmgw.wire.operator import v1

@@ -30,16 +30,19 @@ from llmgw.core.effects import (
     Persist,
     Publish,
     PublishRoutes,
+    Resolve,
     SaveAssignment,
     SaveNode,
     SaveOrdinal,
     SaveOverlay,
+    SaveRelease,
     SendDesired,
 )
+from llmgw.core.engines.orders import EngineWish
 from llmgw.core.errors import ControlFault, LlmgwError, Unreachable
 from llmgw.core.events import Event
-from llmgw.core.facts import Accepted, Desired, Refused, TryAddress
-from llmgw.core.inputs import Input, ScaleModel
+from llmgw.core.inputs import Act, Input
+from llmgw.core.link import Accepted, Desired, Refused, TryAddress
 from llmgw.core.names import NodeName
 from llmgw.core.views import Done
 from llmgw.daemon.attempts import AttemptFeed
@@ -57,10 +60,17 @@ SLICE = 0.02
 RETRY = 1.0
 """Seconds until a store without room is tried again."""
 
-_PERSIST = (SaveAssignment, DropAssignment, SaveOrdinal, SaveOverlay, DropOverlay, SaveNode, AppendEvent)
+_PERSIST = (
+    SaveAssignment,
+    DropAssignment,
+    SaveOrdinal,
+    SaveOverlay,
+    DropOverlay,
+    SaveNode,
+    SaveRelease,
+    AppendEvent,
+)
 _MOST_WAITING_EVENTS = 1_000
-
-Act = ScaleModel
 
 T = TypeVar("T")
 
@@ -79,6 +89,13 @@ class Sessions(Protocol):
 
     def ask(self, node: NodeName, question: TryAddress) -> None:
         """Ask the node's agent whether it can be reached."""
+
+
+class Resolves(Protocol):
+    """Who finds out the files of engines: `daemon.releases.resolver.Resolver`."""
+
+    def resolve(self, wish: EngineWish) -> None:
+        """Begin to; the answer is noted."""
 
 
 class Saves(Protocol):
@@ -102,13 +119,14 @@ class Brain:
         routes: RouteFeed,
         attempts: AttemptFeed,
         sessions: Sessions,
+        releases: Resolves,
         now: Callable[[], float],
         *,
         beat: float,
     ) -> None:
         self.cluster = cluster
         self._store, self._hub, self._routes, self._attempts = store, hub, routes, attempts
-        self._sessions, self._now = sessions, now
+        self._sessions, self._releases, self._now = sessions, releases, now
         self._inbox = Inbox(now, beat)
         self._reached = 0.0
         self._unsaved: dict[tuple[str, object], Persist] = {}
@@ -292,6 +310,8 @@ class Brain:
                 self._sessions.end(session, why)
             case AskAddress(node, question):
                 self._sessions.ask(node, question)
+            case Resolve(wish):
+                self._releases.resolve(wish)
             case AskRouters(attempt):
                 self._attempts.publish(attempt)
 

@@ -13,13 +13,14 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from llmgw.core.engines.terms import Install, InstallStep
 from llmgw.core.facts import Engines
 from llmgw.core.inventory import Gpu, Inventory, Usage
 from llmgw.core.safe import safe
-from llmgw.core.views import ModelView, NodeView
+from llmgw.core.views import EngineView, ModelView, NodeView
 
 MOST = 128
-"""Disks, GPUs or engines of one node that are told of."""
+"""Disks, GPUs or engines of one node that are told of, and versions of engines at their steps in all."""
 
 FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "llmgw_build_info": ("The running version.", ("version",)),
@@ -31,6 +32,11 @@ FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "llmgw_node_gpu_memory_bytes": ("Memory of a GPU, by its number; of a part, by its uuid.", ("node", "gpu", "kind")),
     "llmgw_node_disk_bytes": ("The filesystem under a directory of the node.", ("node", "directory", "kind")),
     "llmgw_node_engine": ("1 when the engine was seen to run, 0 when it failed.", ("node", "engine", "version")),
+    "llmgw_engine_installs": ("Nodes where the engine is at this step.", ("engine", "version", "step")),
+    "llmgw_engine_broken": (
+        "Of these the nodes where a step failed, or where it no longer works.",
+        ("engine", "version"),
+    ),
     "llmgw_model_state": ("1 for the state that the model is in.", ("model", "state")),
     "llmgw_model_replicas": ("Replicas of the model.", ("model", "kind")),
     "llmgw_refusals": ("Nodes that refuse one more wanted replica of the model, by reason.", ("model", "code")),
@@ -92,6 +98,25 @@ def _disks(node: str, inventory: Inventory) -> Samples:
 def _engines(node: str, engines: Engines) -> Samples:
     for one in islice(engines.engines, MOST):
         yield "llmgw_node_engine", (node, one.engine, one.version), not one.problem
+
+
+def of_engines(views: Iterable[EngineView]) -> Samples:
+    """Of all engines on all nodes, counted: what one node alone has is in its own figures."""
+    steps, broken = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
+    for view in views:
+        install = view.install
+        if not view.by_hand:
+            steps[install.engine, install.version, install.step.value] += 1
+            broken[install.engine, install.version] += _is_broken(install)
+    for labels, count in steps.most_common(MOST):
+        yield "llmgw_engine_installs", labels, count
+    for name, count in broken.most_common(MOST):
+        yield "llmgw_engine_broken", name, count
+
+
+def _is_broken(install: Install) -> bool:
+    """One that waits for its turn says so, and is not."""
+    return bool(install.problem) and (install.step is InstallStep.READY or install.attempts > 0)
 
 
 def of_model(view: ModelView) -> Samples:

@@ -10,9 +10,12 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
+from llmgw.core.engines.releases import version_name
+from llmgw.core.engines.terms import Install
 from llmgw.core.errors import BadMessage, BadName
-from llmgw.core.facts import AgentMessage, Registration, Report, ShardReport
+from llmgw.core.facts import ShardReport
 from llmgw.core.hosts import host_name
+from llmgw.core.link import AgentMessage, Registration, Report
 from llmgw.daemon.spans import Span, spans
 
 LONGEST_WORDS = 4_096
@@ -30,6 +33,9 @@ MOST_TEXT = 512 * 1024
 _DESCRIPTION, _RECORDS = 10.0, 3
 
 _RULE = "must be a DNS name without wildcard, or an IP address"
+
+_ENGINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+"""Of an install: it is part of a name that watchers, metrics and operators are given."""
 
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 """Wider than systemd's: it is only compared, and kept."""
@@ -92,6 +98,8 @@ class _Bounds:
 
     def record(self, value: T) -> T:
         changes: dict[str, object] = {}
+        if isinstance(value, Install):
+            self._install(value)
         if isinstance(value, ShardReport) and not _is_host(value.host):
             raise BadMessage(self._message, "host", _RULE)
         kind: type = type(value)
@@ -104,6 +112,14 @@ class _Bounds:
             if after is not before and after != before:
                 changes[field.name] = after
         return replace(value, **changes) if changes else value  # type: ignore[type-var]
+
+    def _install(self, install: Install) -> None:
+        if not _ENGINE.match(install.engine):
+            raise BadMessage(self._message, "engine", "must be letters, digits and ._-, at most 64")
+        try:
+            version_name(install.version)
+        except BadName as error:
+            raise BadMessage(self._message, "version", str(error)) from None
 
     def _fit(self, value: object, field: str) -> object:
         if isinstance(value, str):

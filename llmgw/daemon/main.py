@@ -74,8 +74,16 @@ def check_unit(config: ServerConfig, file: Path) -> None:
     """Raise BadConfig unless the user of the unit can use the files, and CannotListen where it does not run and could
     not listen. Root can use them all, and a start would still fail.
     """
-    tls, store = config.tls, config.store
-    refuse_if_barred("llmgwd", file, (tls.certificate, tls.key, tls.authority), (store, place.lock_file(store)))
+    tls, store, mirror = config.tls, config.store, config.mirror
+    if mirror is not None and not mirror.is_dir():
+        # A start goes on without: a share that comes up late must not keep the nodes without a control plane.
+        raise BadConfig(str(file), None, "mirror", "must be a directory", str(mirror))
+    refuse_if_barred(
+        "llmgwd",
+        file,
+        (tls.certificate, tls.key, tls.authority, *([mirror] if mirror else [])),
+        (store, place.lock_file(store)),
+    )
     if not place.held(store):
         with importing():
             from llmgw.daemon.listen import probe_tcp

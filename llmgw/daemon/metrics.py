@@ -8,7 +8,7 @@ It is opened only where server.yaml says `metrics:`; nothing else imports this m
 import asyncio
 import logging
 from asyncio import TimerHandle, Transport
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
 from typing import Any
 
@@ -21,7 +21,7 @@ from llmgw import __version__
 from llmgw.config.address import Address
 from llmgw.core.cluster import Cluster
 from llmgw.core.hosts import is_loopback
-from llmgw.core.views import ModelView, NodeView, Noun
+from llmgw.core.views import EngineView, ModelView, NodeView, Noun
 from llmgw.daemon import gauges
 from llmgw.daemon.gauges import Samples
 from llmgw.daemon.listen import opened
@@ -72,7 +72,17 @@ class Page:
                 while some := list(islice(samples, _SLICE)):
                     text.add(some)
                     await asyncio.sleep(0)
+        text.add(gauges.of_engines([view async for view in self._engines()]))
         return text.whole()
+
+    async def _engines(self) -> AsyncIterator[EngineView]:
+        """All engines on all nodes, with turns for others."""
+        for count, name in enumerate(self._cluster.names(Noun.ENGINES)):
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
+            view = self._cluster.view(Noun.ENGINES, name)
+            if isinstance(view, EngineView):
+                yield view
 
     def _samples(self, noun: Noun, name: str) -> Samples:
         match self._cluster.view(noun, name):

@@ -10,8 +10,9 @@ from grpclib.const import Cardinality, Handler
 from llmgw import __version__
 from llmgw.core.errors import BadMessage
 from llmgw.core.inputs import RouterCame, RouterGone, RouterTried, ScaleModel
+from llmgw.core.routes import Noted, Tried
 from llmgw.core.settings import Settings
-from llmgw.core.views import AboutView, Noted, Noun, Tried
+from llmgw.core.views import AboutView, Noun
 from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.brain import Brain
 from llmgw.daemon.routes import RouteFeed

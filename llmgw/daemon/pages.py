@@ -3,7 +3,8 @@
 The server's codec passes bytes through where it expects a message.
 """
 
-from llmgw.core.views import Item, Revision, Routes
+from llmgw.core.routes import Routes
+from llmgw.core.views import Item, Revision
 from llmgw.wire.convert import to_wire
 from llmgw.wire.operator import v1
 

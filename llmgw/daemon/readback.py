@@ -13,12 +13,15 @@ from typing import Any, TypeVar
 
 from llmgw.core.catalog import MOST_REPLICAS, Scaled
 from llmgw.core.effects import Assignment
+from llmgw.core.engines import releases
+from llmgw.core.engines.orders import Release
 from llmgw.core.errors import BadName
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import Profile, Want
 from llmgw.core.names import ModelName, NodeName, ReplicaId, model_name, node_name, split_shard
 from llmgw.core.units import Bytes
 from llmgw.daemon.intake import is_machine
+from llmgw.daemon.rows import release_name
 
 MOST_COUNTED = 1 << 53
 """Of an epoch or a seq: more are not exact in JSON, and no counting gets there."""
@@ -121,6 +124,18 @@ def machine(row: Row) -> tuple[NodeName, str]:
 def memory(row: Row) -> tuple[NodeName, Bytes]:
     """Read back the most RAM that a node registered with."""
     return node_name(row.text("name")), Bytes(row.count("memory", 0, _MOST_BYTES))
+
+
+def release(row: Row) -> tuple[str, Release]:
+    """Read a release back, with the version that led to it."""
+    wanted, text = row.text("wanted"), row.text("release")
+    try:
+        found = releases.read(text)
+    except ValueError as error:
+        raise ValueError(f"release: {error}") from None
+    if row.text("name") != release_name(found):
+        raise ValueError(f"name: {_shown(row.text('name'))} is not the name of the release, {release_name(found)}")
+    return wanted, found
 
 
 def event(row: Row) -> Event:

@@ -5,7 +5,7 @@ Before the cluster is settled there is none: a router keeps the table it has.
 
 import asyncio
 
-from llmgw.core.views import Routes
+from llmgw.core.routes import Routes
 from llmgw.daemon.pages import encode_routes
 from llmgw.daemon.watch import Send
 

@@ -18,7 +18,10 @@ from llmgw.core.effects import (
     SaveNode,
     SaveOrdinal,
     SaveOverlay,
+    SaveRelease,
 )
+from llmgw.core.engines.orders import Release
+from llmgw.core.engines.releases import written
 from llmgw.core.events import Event
 from llmgw.daemon import schema
 
@@ -38,6 +41,8 @@ def statement(effect: Persist) -> Insert | Delete:
             return delete(schema.overlays).where(schema.overlays.c.model == model)
         case SaveNode(node, machine, memory):
             return put(schema.nodes, name=node, machine=machine, memory=memory)
+        case SaveRelease(release, wanted):
+            return put(schema.releases, **_release_row(release, wanted))
         case AppendEvent(event):
             return put(schema.events, **_event_row(event))
     assert_never(effect)
@@ -58,6 +63,8 @@ def subject(effect: Persist) -> tuple[str, object]:
             return "overlay", model
         case SaveNode(node):
             return "node", node
+        case SaveRelease(release):
+            return "release", release_name(release)
         case AppendEvent(event):
             return "event", event.seq
     assert_never(effect)
@@ -81,6 +88,15 @@ def _assignment_row(assignment: Assignment) -> dict[str, Any]:
         "placed_at": assignment.placed_at,
         "adopted": assignment.adopted,
     }
+
+
+def release_name(release: Release) -> str:
+    """What a release is kept by: one for each engine, version and variant."""
+    return f"{release.engine}/{release.version}/{release.variant}"
+
+
+def _release_row(release: Release, wanted: str) -> dict[str, Any]:
+    return {"name": release_name(release), "wanted": wanted, "release": written(release)}
 
 
 def _event_row(event: Event) -> dict[str, Any]:

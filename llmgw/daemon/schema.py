@@ -54,6 +54,15 @@ events = Table(
     Column("lines", Text, nullable=False),
 )
 
+releases = Table(
+    "releases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("wanted", Text, nullable=False),
+    Column("release", Text, nullable=False),
+)
+"""By engine, version and variant."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE meta (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL)",
@@ -67,6 +76,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ' subject TEXT NOT NULL, text TEXT NOT NULL, cause BIGINT NOT NULL, "by" TEXT NOT NULL, lines TEXT NOT NULL)',
     ),
     ("ALTER TABLE nodes ADD COLUMN memory BIGINT NOT NULL DEFAULT 0",),
+    ("CREATE TABLE releases (name TEXT PRIMARY KEY NOT NULL, wanted TEXT NOT NULL, release TEXT NOT NULL)",),
 )
 """Step n leads from schema version n to n + 1; version 0 is an empty store."""
 

@@ -3,12 +3,13 @@
     up    addresses tried · store · epoch · cluster · brain · catalog · listening · READY
     down  STOPPING · the brain takes what was asked, nothing more · streams and sockets end · store
 
-SIGHUP reads `models:` of server.yaml again.
+SIGHUP reads `models:` and `engines:` of server.yaml again.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,21 @@ from llmgw.daemon import place
 from llmgw.daemon.agents import AgentLinks, Mailboxes
 from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.brain import Brain
+from llmgw.daemon.engine_calls import EngineCalls
 from llmgw.daemon.listen import listen, probe
 from llmgw.daemon.operators import Operators
+from llmgw.daemon.releases.resolver import Resolver
+from llmgw.daemon.releases.served import Served
 from llmgw.daemon.reload import Reloader
-from llmgw.daemon.roles import ROLES
+from llmgw.daemon.roles import LARGE, ROLES
 from llmgw.daemon.routes import RouteFeed
 from llmgw.daemon.store import Store
 from llmgw.daemon.watch import RECENT, Hub
 from llmgw.host import clock
 from llmgw.host.signals import hangup_signal, stop_signal
 from llmgw.host.systemd import READY, STOPPING, keep_alive, notify, status
-from llmgw.wire.agent import v1
-from llmgw.wire.server import RpcServer, bidi
+from llmgw.wire.files import FilesService
+from llmgw.wire.server import RpcServer
 
 if TYPE_CHECKING:
     from llmgw.daemon.metrics import Metrics
@@ -56,8 +60,8 @@ async def serve(
     probe(config)
     store = await Store.open(config.store, config.cluster)
     try:
-        brain, server = await _wired(config, store)
-        await _serve(config, brain, server, Reloader(file, config, brain, hangup), stop, ready)
+        parts = await _wired(config, store)
+        await _serve(config, parts, Reloader(file, config, parts.brain, hangup), stop, ready)
     finally:
         await store.close()
 
@@ -67,7 +71,14 @@ def _announce(where: str) -> None:
     notify(READY, status(f"ready at {where}"))
 
 
-async def _wired(config: ServerConfig, store: Store) -> tuple[Brain, RpcServer]:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    brain: Brain
+    server: RpcServer
+    resolver: Resolver
+
+
+async def _wired(config: ServerConfig, store: Store) -> _Parts:
     """Make all parts, as the store remembers them; nothing runs yet."""
     settings = Settings(
         cluster=config.cluster,
@@ -76,6 +87,7 @@ async def _wired(config: ServerConfig, store: Store) -> tuple[Brain, RpcServer]:
         settle=config.settle,
         exposure=config.exposure,
         drain=config.drain,
+        downloads=config.downloads,
     )
     stored, epoch = await store.load(), await store.next_epoch()
     log.info("cluster %s, epoch %d, %d replicas remembered", config.cluster, epoch, len(stored.assignments))
@@ -83,35 +95,42 @@ async def _wired(config: ServerConfig, store: Store) -> tuple[Brain, RpcServer]:
     hub, boxes = Hub(cluster, clock.now, store.events), Mailboxes()
     routes, attempts = RouteFeed(), AttemptFeed()
     hub.recall(await store.events(after=stored.seq - RECENT, before=stored.seq + 1, most=RECENT))
-    brain = Brain(cluster, store, hub, routes, attempts, boxes, clock.now, beat=config.heartbeat)
+    resolver = Resolver(config.mirror)
+    brain = Brain(cluster, store, hub, routes, attempts, boxes, resolver, clock.now, beat=config.heartbeat)
     links = AgentLinks(brain, boxes, clock.now)
     server = RpcServer(
         [
-            bidi("/agent.v1.AgentLink/Link", v1.AgentMessage, v1.ControlMessage, links.link),
+            links,
+            FilesService(Served(config.mirror).find if config.mirror else _nothing),
             Operators(brain, hub, routes, attempts, settings, clock.now),
+            EngineCalls(brain),
         ],
         roles=ROLES,
+        large=LARGE,
         cluster=config.cluster,
     )
-    return brain, server
+    return _Parts(brain, server, resolver)
+
+
+def _nothing(digest: str) -> Path | None:
+    """What a control plane without a mirror has."""
+    return None
 
 
 async def _serve(
-    config: ServerConfig,
-    brain: Brain,
-    server: RpcServer,
-    reloader: Reloader,
-    stop: asyncio.Event,
-    ready: Callable[[str], None],
+    config: ServerConfig, parts: _Parts, reloader: Reloader, stop: asyncio.Event, ready: Callable[[str], None]
 ) -> None:
+    brain, server = parts.brain, parts.server
     async with asyncio.TaskGroup() as group:
         thinking = group.create_task(brain.run(), name="brain")
-        watchdog = group.create_task(keep_alive(lambda: not thinking.done()), name="watchdog")
-        reloading: asyncio.Task[None] | None = None
+        beside = [
+            group.create_task(keep_alive(lambda: not thinking.done()), name="watchdog"),
+            group.create_task(parts.resolver.run(brain.note), name="releases"),
+        ]
         figures: Metrics | None = None
         try:
-            await brain.tell(CatalogLoaded(models=config.catalog()))
-            reloading = group.create_task(reloader.run(), name="reload")
+            await brain.tell(CatalogLoaded(models=config.catalog(), engines=config.wishes()))
+            beside.append(group.create_task(reloader.run(), name="reload"))
             where = await listen(server, config)
             figures = await _figures(config, brain.cluster)
             ready(where)
@@ -120,9 +139,8 @@ async def _serve(
         finally:
             brain.stop()
             await asyncio.wait([thinking])
-            for task in (watchdog, reloading):
-                if task is not None:
-                    task.cancel()
+            for task in beside:
+                task.cancel()
             if figures is not None:
                 await figures.close()
             await server.close()

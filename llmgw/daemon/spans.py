@@ -41,6 +41,8 @@ _BY_NAME: Mapping[str, Span] = {
     "numa": _PLACE,
     "pid": Span(0, 1 << 22),  # PID_MAX_LIMIT of the kernel
     "port": Span(1, 65535),
+    "files_port": Span(1, 65535),
+    "rate": Span(0.0, float(BOUND)),
     "launch": _COUNT,
     "attempts": _COUNT,
     "context": _COUNT,
@@ -56,6 +58,7 @@ _BY_NAME: Mapping[str, Span] = {
     "since": _TIME,
     "probed_at": _TIME,
     "retry_at": _TIME,
+    "checked_at": _TIME,
     "certificate_ends": _TIME,
 }
 

@@ -111,6 +111,7 @@ class Store:
                 overlays=tuple(await self._all(connection, schema.overlays, readback.overlay)),
                 machines=dict(await self._all(connection, schema.nodes, readback.machine)),
                 memories=dict(await self._all(connection, schema.nodes, readback.memory)),
+                releases=tuple(await self._all(connection, schema.releases, readback.release)),
                 seq=seqs[0] if seqs else 0,
             )
 

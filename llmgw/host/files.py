@@ -43,7 +43,7 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     except OSError:
         _remove(beside)
         raise
-    _settle(path.parent)
+    settle(path.parent)
 
 
 def create(path: Path, content: bytes, *, mode: int = 0o600) -> None:
@@ -54,7 +54,7 @@ def create(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         os.link(beside, path)  # unlike a rename, this fails where something stands
     finally:
         _remove(beside)
-    _settle(path.parent)
+    settle(path.parent)
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
@@ -79,8 +79,8 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _settle(directory: Path) -> None:
-    """Bring the directory's new entry to the disk."""
+def settle(directory: Path) -> None:
+    """Bring what came into a directory, or went, to the disk. Raises OSError."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -2,7 +2,7 @@
 
 root (10 years, may go offline: only a new issuing authority needs its key)
   └─ issuing (5 years; signs leaves only, and only URIs of this cluster)
-       └─ NAME (one year; one role, one purpose: a control plane serves, all others dial)
+       └─ NAME (one year; one role: a control plane serves, an agent dials and serves other agents, all others dial)
 """
 
 import ipaddress
@@ -28,6 +28,13 @@ LEAF_DAYS = 365
 
 _SKEW = timedelta(minutes=5)
 """A certificate begins this long before it was made: the clock of the first to see it may be behind."""
+
+_PURPOSES = {
+    Role.CONTROL: [ExtendedKeyUsageOID.SERVER_AUTH],
+    Role.AGENT: [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH],
+}
+"""What the holder does in a connection, for roles that do not only dial. An agent serves files to other agents; its
+role keeps it from being taken for a control plane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +154,14 @@ def _leaf(
     issuing, signer = by
     if not 1 <= days <= ROOT_DAYS:
         raise CannotIssue(f"--days {days}", f"must be from 1 to {ROOT_DAYS}")
-    serves = who.role is Role.CONTROL
-    purpose = ExtendedKeyUsageOID.SERVER_AUTH if serves else ExtendedKeyUsageOID.CLIENT_AUTH
     names = [x509.UniformResourceIdentifier(who.uri), *map(_general_name, dict.fromkeys([who.name, *addresses]))]
     return (
         _begun(_subject(who.name, who.cluster), issuing.subject, key, signer, days, issuing.not_valid_after_utc)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage(_PURPOSES.get(who.role, [ExtendedKeyUsageOID.CLIENT_AUTH])), critical=False
+        )
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(signer, hashes.SHA256())
     )

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from llmgw.core.routes import RouteReplica
 from llmgw.core.routing import Fault, NoReplica, again, choose
-from llmgw.core.views import RouteReplica
 from llmgw.router import answers
 from llmgw.router.access import AccessLog
 from llmgw.router.heads import ResponseHead

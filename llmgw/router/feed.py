@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 from llmgw.core.errors import LlmgwError
+from llmgw.core.routes import Routes
 from llmgw.core.routing import out_of_reach
 from llmgw.core.units import several
-from llmgw.core.views import Routes
 from llmgw.router import remember
 from llmgw.router.complaint import Complaint
 from llmgw.router.table import Table

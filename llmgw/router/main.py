@@ -18,7 +18,7 @@ import uvloop
 from llmgw.config.load import load_router
 from llmgw.core.errors import BadConfig
 from llmgw.core.identity import Role
-from llmgw.core.views import Routes
+from llmgw.core.routes import Routes
 from llmgw.host.machine import machine_id
 from llmgw.host.program import command_line, run_program
 from llmgw.host.systemd import set_up_logging

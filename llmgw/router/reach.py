@@ -15,9 +15,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from llmgw.core.errors import BadName, LlmgwError, Rejected
-from llmgw.core.facts import greeting
 from llmgw.core.hosts import host_name, stays_here
-from llmgw.core.views import Attempt, Noted, Tried
+from llmgw.core.link import greeting
+from llmgw.core.routes import Attempt, Noted, Tried
 from llmgw.host.reason import reason
 from llmgw.router.complaint import Complaint
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from llmgw.core.facts import Secret
-from llmgw.core.views import Routes
+from llmgw.core.routes import Routes
 from llmgw.host import files
 
 NAME = "routes.json"

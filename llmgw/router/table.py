@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import msgspec
 
 from llmgw.core.names import NodeName
+from llmgw.core.routes import Route, RouteReplica, Routes
 from llmgw.core.routing import reachable
-from llmgw.core.views import Revision, Route, RouteReplica, Routes
+from llmgw.core.views import Revision
 from llmgw.router.limits import Limits
 from llmgw.router.upstream import EngineConnection, Upstream
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from llmgw.core.facts import Secret
+from llmgw.core.routes import RouteReplica
 from llmgw.core.routing import Fault, penalty
 from llmgw.core.units import size
-from llmgw.core.views import RouteReplica
 from llmgw.router.bodies import BadBody, Body, Chunked, Counted
 from llmgw.router.heads import BadAnswer, ResponseHead, response_head
 from llmgw.router.limits import Limits

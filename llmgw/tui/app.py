@@ -21,6 +21,8 @@ from llmgw.core.safe import Safe, safe
 from llmgw.tui.commands import COMMANDS, BadCommand, parse
 from llmgw.tui.feed import Feed
 from llmgw.tui.live import LiveFeed
+from llmgw.tui.screens.confirm import ConfirmDialog
+from llmgw.tui.screens.engines import EnginesScreen
 from llmgw.tui.screens.events import EventsScreen
 from llmgw.tui.screens.frame import Frame
 from llmgw.tui.screens.help import HelpScreen
@@ -64,6 +66,7 @@ class Console(App[None]):
         "node": lambda app, name: app.show_node(name),
         "models": lambda app, _: app.go_to(ModelsScreen()),
         "why": lambda app, model: app.show_why(model),
+        "engines": lambda app, _: app.go_to(EnginesScreen()),
         "events": lambda app, subject: app.go_to(EventsScreen(subject)),
         "help": lambda app, _: app.show_help(),
         "quit": lambda app, _: app.exit(),
@@ -223,6 +226,32 @@ class Console(App[None]):
             self.flash(safe(f"not scaled: {error}"), "$error")
         else:
             self.flash(safe(f"scaled {model} from {before} to {number}, event {done.event.seq}"), "$success")
+
+    def ask_retry(self, node: str, engine: str) -> None:
+        """Ask whether the node should try again, then let it."""
+
+        def done(yes: bool | None) -> None:
+            if yes:
+                self._retry(node, engine)
+
+        self.push_screen(
+            ConfirmDialog(
+                title=safe(f"retry {engine}"),
+                question=safe(f"Let {node} try again now?"),
+                consequence=safe(f"it installs or repairs {engine}; what serves goes on"),
+                act=safe("Retry"),
+            ),
+            done,
+        )
+
+    @work(group="acts")
+    async def _retry(self, node: str, engine: str) -> None:
+        try:
+            done = await self.feed.retry(node, engine)
+        except LlmgwError as error:
+            self.flash(safe(f"not retried: {error}"), "$error")
+        else:
+            self.flash(safe(f"{node} tries {done.event.text} again, event {done.event.seq}"), "$success")
 
 
 def run(where: ClientConfig, read_only: bool = False, note: str = "") -> int:

@@ -2,11 +2,12 @@
 
 from collections import deque
 
+from llmgw.core.engines.terms import Install, InstallStep
 from llmgw.core.events import Event
 from llmgw.core.fold import Fold
 from llmgw.core.safe import Safe
 from llmgw.core.views import AboutView, Noun, Page
-from llmgw.tui.view import Link, Replicas, View
+from llmgw.tui.view import Link, Replicas, Steps, View
 
 EVENTS_HELD = 500
 """Older events are forgotten here."""
@@ -41,6 +42,8 @@ class Builder:
             nodes=dict(fold.nodes.items()) if Noun.NODES in changed else last.nodes,
             models=dict(fold.models.items()) if Noun.MODELS in changed else last.models,
             replicas=Replicas(dict(fold.replicas.items())) if Noun.REPLICAS in changed else last.replicas,
+            engines=dict(fold.engines.items()) if Noun.ENGINES in changed else last.engines,
+            steps=self._follow() if Noun.ENGINES in changed else last.steps,
             events=tuple(self._events) if Noun.EVENTS in changed else last.events,
             whole=fold.whole,
             link=link,
@@ -49,3 +52,18 @@ class Builder:
         )
         self._changed = set()
         return self._last
+
+    def _follow(self) -> dict[str, Steps]:
+        """The steps of each install as they were, with the one that it is at now."""
+        last = self._last.steps
+        return {name: _with(last.get(name, ()), view.install) for name, view in self._fold.engines.items()}
+
+
+def _with(steps: Steps, install: Install) -> Steps:
+    now = (install.step, install.since)
+    if steps and steps[-1] == now:
+        return steps
+    order = list(InstallStep)
+    # What begins again has nothing behind it.
+    before = [one for one in steps if order.index(one[0]) < order.index(install.step) and one[1] <= install.since]
+    return (*before, now)

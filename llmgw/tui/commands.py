@@ -32,6 +32,7 @@ COMMANDS = (
     Command("node", ("n",), "NODE", safe("all about one node, and its replicas"), needs=True),
     Command("models", ("mo", "model"), "", safe("the models with their replicas")),
     Command("why", ("w",), "MODEL", safe("why a model has not all its replicas"), needs=True),
+    Command("engines", ("en", "engine"), "", safe("the engines of the nodes")),
     Command("events", ("ev", "event"), "[SUBJECT]", safe("what happened, to one subject or to all")),
     Command("help", ("h",), "", safe("keys and commands")),
     Command("quit", ("q", "q!", "exit"), "", safe("leave the console")),

@@ -25,3 +25,6 @@ class Feed(Protocol):
 
     async def scale(self, model: str, replicas: int) -> Done:
         """Ask for another number of replicas; raises LlmgwError."""
+
+    async def retry(self, node: str, engine: str) -> Done:
+        """Let a node try at once to install or repair an engine; raises LlmgwError."""

@@ -51,9 +51,12 @@ FOLD = _key("enter", "enter", "open", "open, close", Group.HERE, more="on a repl
 CHAIN = _key("enter", "enter", "open", "cause chain", Group.HERE, more="what led to it, and what came of it")
 EVENTS_OF_IT = _key("enter,e", "enter e", "open", "its events", Group.HERE)
 PANE = _key("tab", "tab", "pane", "other half", Group.HERE, more="what the keys move in")
-WHY = _key("w", "w", "why", "why", Group.HERE, more="the model has not all its replicas")
+WHY = _key("w", "w", "why", "why", Group.HERE, more="a model has not all its replicas")
 EVENTS = _key("e", "e", "events", "its events", Group.HERE)
 SCALE = _key("s", "s", "scale", "scale", Group.HERE, dangerous=True)
+
+STEPS = _key("enter", "enter", "open", "all of it, less", Group.HERE, more="its problem and notes in full")
+RETRY = _key("R", "R", "retry", "retry", Group.HERE, dangerous=True, more="install or repair it at once")
 
 FILTER = _key("slash", "/", "filter", "filter", Group.TABLE, at_once=True)
 SORT = _key("S", "S", "sort", "sort by next", Group.TABLE, more="column")
@@ -77,7 +80,7 @@ UP = _key("q", "q", "up", "back", Group.EVERYWHERE, hint=False, more="whatever i
 QUIT = _key("ctrl+q", ":q ctrl+q", "app.quit", "quit", Group.EVERYWHERE, hint=False)
 EVERYWHERE = (COMMAND, HELP, BACK, UP)
 
-ALL = (NODE, FOLD, CHAIN, EVENTS_OF_IT, PANE, WHY, EVENTS, SCALE, *TABLE, *MOVE, *EVERYWHERE, QUIT)
+ALL = (NODE, FOLD, CHAIN, EVENTS_OF_IT, PANE, WHY, EVENTS, SCALE, STEPS, RETRY, *TABLE, *MOVE, *EVERYWHERE, QUIT)
 
 
 def bindings(keys: Iterable[Key]) -> list[BindingType]:

@@ -72,6 +72,10 @@ class LiveFeed:
         """Ask the control plane; ControlUnreachable while there is none."""
         return await self._soon(self._connected().scale_model(model, replicas))
 
+    async def retry(self, node: str, engine: str) -> Done:
+        """Ask the control plane; ControlUnreachable while there is none."""
+        return await self._soon(self._connected().retry_engine(node, engine))
+
     async def _soon(self, answer: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(ANSWER):

@@ -39,3 +39,9 @@ class Owner(Protocol):
 
     def ask_scale(self, name: str) -> None:
         """Ask how many replicas a model should have, then do it."""
+
+    def ask_retry(self, node: str, engine: str) -> None:
+        """Ask whether the node should try again, then let it."""
+
+    def flash(self, text: Safe, style: str) -> None:
+        """Say something in the last line for a few seconds."""

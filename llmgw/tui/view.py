@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from llmgw.core.engines.terms import InstallStep
 from llmgw.core.events import Event
 from llmgw.core.fold import by_ordinal
+from llmgw.core.presence import NodeState
 from llmgw.core.safe import Safe, safe
-from llmgw.core.state import NodeState
-from llmgw.core.views import AboutView, ModelView, NodeView, ReplicaView, Revision
+from llmgw.core.views import AboutView, EngineView, ModelView, NodeView, ReplicaView, Revision
 
 
 class Link(Enum):
@@ -22,6 +23,10 @@ class Link(Enum):
     LIVE = "live"
     STALE = "stale"
     """The stream broke; what is shown is as old as that."""
+
+
+Steps = tuple[tuple[InstallStep, float], ...]
+"""When an install came to its steps, as far as that was seen, in order."""
 
 
 class Replicas:
@@ -58,6 +63,10 @@ class View:
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     models: Mapping[str, ModelView] = field(default_factory=dict)
     replicas: Replicas = field(default_factory=lambda: Replicas({}))
+    engines: Mapping[str, EngineView] = field(default_factory=dict)
+    """By `engine_id`."""
+    steps: Mapping[str, Steps] = field(default_factory=dict)
+    """Of installs that were seen to go on, by `engine_id`."""
     events: tuple[Event, ...] = ()
     """Oldest first; the console holds only the last few hundred."""
     whole: bool = False
@@ -67,6 +76,10 @@ class View:
     """When `link` became what it is, by the clock that ages are counted with."""
     problem: Safe = field(default_factory=lambda: safe(""))
     """Why there is no stream, while there is none."""
+
+    def engines_of(self, node: str) -> tuple[EngineView, ...]:
+        """A node's engines by name and version."""
+        return tuple(view for _, view in sorted(self.engines.items()) if view.node == node)
 
     def is_away(self, replica: ReplicaView) -> bool:
         """Whether a node of it says nothing now: what is known of it is what was said last."""

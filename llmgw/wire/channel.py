@@ -81,13 +81,21 @@ class _Ender(Wrapper):
 class Channel:
     """A connection to a control plane; an async context manager. Dials when the first call needs it.
 
+    `role` and `name` for another server than that: its certificate must be for that name, whatever host is dialled.
     Raises BadConfig at once when `files` cannot be used.
     """
 
     def __init__(
-        self, host: str, port: int, files: TlsFiles, *, role: Role = Role.CONTROL, dial_time: float = _DIAL_TIME
+        self,
+        host: str,
+        port: int,
+        files: TlsFiles,
+        *,
+        role: Role = Role.CONTROL,
+        name: str = "",
+        dial_time: float = _DIAL_TIME,
     ) -> None:
-        self.grpc = Dialler(host, port, None, files, role, dial_time)
+        self.grpc = Dialler(host, port, None, files, role, dial_time, name)
 
     @classmethod
     def unix(cls, path: Path) -> Self:

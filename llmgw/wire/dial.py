@@ -28,6 +28,8 @@ from llmgw.wire.peers import address_text
 from llmgw.wire.statuses import Codec, Details
 
 _WINDOW = 4 << 20
+_FRAME = 1 << 18
+"""Bytes of a frame that we take: each costs the same, and a file has many."""
 _SETTINGS = b"\x04"  # the type of the frame that a server begins with
 _CONFIG = Configuration(
     http2_connection_window_size=_WINDOW,
@@ -74,8 +76,13 @@ class DialledProtocol(H2Protocol):
     def connection_made(self, transport: Any) -> None:
         """Set up as grpclib does, but send nothing."""
         h2 = H2Connection(config=self.h2_config)
-        initial = {SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW, SettingCodes.ENABLE_PUSH: 0}
+        initial = {
+            SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
+            SettingCodes.ENABLE_PUSH: 0,
+            SettingCodes.MAX_FRAME_SIZE: _FRAME,
+        }
         h2.local_settings = Settings(client=True, initial_values=initial)
+        h2.max_inbound_frame_size = h2.incoming_buffer.max_frame_size = _FRAME
         h2.initiate_connection()
         h2.increment_flow_control_window(_WINDOW - 65535)
         self.connection = DialledConnection(h2, transport, config=self.config)
@@ -144,7 +151,14 @@ class Dialler(grpclib.client.Channel):
     """grpclib's channel, which dials when a call needs it and again after a loss; raises LlmgwError where it cannot."""
 
     def __init__(
-        self, host: str | None, port: int | None, path: str | None, files: TlsFiles | None, role: Role, dial_time: float
+        self,
+        host: str | None,
+        port: int | None,
+        path: str | None,
+        files: TlsFiles | None,
+        role: Role,
+        dial_time: float,
+        name: str = "",
     ) -> None:
         own, context = None, None
         if files is not None:
@@ -154,6 +168,8 @@ class Dialler(grpclib.client.Channel):
         )
         self.address = path or address_text((host, port))
         self._files, self._own, self._role, self._dial_time = files, own, role, dial_time
+        self._name = name
+        """Of the server's certificate, where that is not known by its host."""
 
     def handle(self) -> int | None:
         """The file descriptor of the open connection, or None when there is none."""
@@ -173,6 +189,8 @@ class Dialler(grpclib.client.Channel):
         return DialledProtocol(grpclib.client.Handler(), self._config, self._h2_config)
 
     async def _create_connection(self) -> H2Protocol:
+        if self._name:
+            self._check_name()
         handshake = Handshake(lambda _, seconds: hasten(deadline, seconds))
         try:
             with watched(handshake):
@@ -182,6 +200,12 @@ class Dialler(grpclib.client.Channel):
             raise self._explained(error, handshake) from None
         await self._welcome(protocol)
         return protocol
+
+    def _check_name(self) -> None:
+        try:
+            self._name.encode("idna")  # as ssl does, with the socket open
+        except UnicodeError:  # a..b
+            raise PeerNotTrusted(self.address, f"no certificate can be checked for the name {self._name!r}") from None
 
     def _explained(self, error: OSError, handshake: Handshake) -> LlmgwError:
         from llmgw.wire import explain  # only a failure needs it
@@ -201,6 +225,7 @@ class Dialler(grpclib.client.Channel):
                 self._host,
                 self._port,
                 ssl=self._ssl,
+                server_hostname=self._name or self._host,
                 ssl_handshake_timeout=self._dial_time,
                 ssl_shutdown_timeout=1.0,
             )
@@ -229,9 +254,12 @@ class Dialler(grpclib.client.Channel):
         if self._own is None or protocol.connection.is_closing():
             return
         secured = protocol.connection._transport.get_extra_info("ssl_object")
-        peer = f"control plane {self.address}"
+        subject = "control plane" if self._role is Role.CONTROL else self._role.value
+        peer = f"{subject} {self.address}"
         who = tls.connection_identity(secured, SERVER_AUTH, peer)
         if who.role is not self._role:
             raise PeerNotTrusted(peer, f"its certificate is of {who}, not of the role {self._role.value}")
+        if self._name and who.name != self._name:
+            raise PeerNotTrusted(peer, f"its certificate is of {who}, not of {self._name}")
         if who.cluster != self._own.cluster:
             raise PeerNotTrusted(peer, f"it is of cluster {who.cluster}, our certificate of {self._own.cluster}")

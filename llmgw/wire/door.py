@@ -28,7 +28,7 @@ _log = logging.getLogger("llmgw.wire")
 Received = TypeVar("Received")
 Sent = TypeVar("Sent")
 
-STOPPING = "the control plane is stopping"
+STOPPING = "the server is stopping"
 
 
 _PEER: ContextVar[Peer] = ContextVar("peer")
@@ -42,11 +42,11 @@ def current_peer() -> Peer:
 class BoundedStream(Generic[Received, Sent]):
     """The stream that handlers get: a message of bounded size comes in, and none waits for ever to go out."""
 
-    def __init__(self, stream: Stream[Any, Any], bounds: BoundedProtocol, peer: Peer) -> None:
+    def __init__(self, stream: Stream[Any, Any], bounds: BoundedProtocol, peer: Peer, *, large: bool = False) -> None:
         self._stream, self._h2 = stream, stream._stream
         self._bounds, self.peer = bounds, peer
         limits = bounds.limits
-        self._most = limits.message if stream._cardinality.client_streaming else limits.request
+        self._most = limits.message if large or stream._cardinality.client_streaming else limits.request
 
     @property
     def cut(self) -> str:
@@ -175,10 +175,10 @@ def bidi(
 
 
 class Door:
-    """Wraps handlers: who, may they, and the way out for errors."""
+    """Wraps handlers: who, may they, and the way out for errors. `large` are calls with a message that may be long."""
 
-    def __init__(self, roles: Mapping[str, frozenset[Role]]) -> None:
-        self._roles = roles
+    def __init__(self, roles: Mapping[str, frozenset[Role]], large: frozenset[str]) -> None:
+        self._roles, self._large = roles, large
         self.stopping = False
 
     def guard(self, path: str, handler: Handler) -> Handler:
@@ -194,7 +194,7 @@ class Door:
             form = BidiStream if handler.cardinality is Cardinality.STREAM_STREAM else BoundedStream
             try:
                 self._check(path, peer)
-                await handler.func(form(stream, connection.bounds, peer))
+                await handler.func(form(stream, connection.bounds, peer, large=path in self._large))
             except BaseException as error:  # whatever a handler ends with leaves as a status; cancellation passes
                 raise self._leave(error, path, peer, stream) from None
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from pathlib import Path
 
 from llmgw.config.address import Address
-from llmgw.core.identity import Identity
+from llmgw.core.errors import PeerNotTrusted
+from llmgw.core.identity import Identity, Role
 from llmgw.wire import der, explain, tls
 from llmgw.wire.handshake import Handshake, hasten, watched
 
@@ -42,6 +43,8 @@ async def look(at: Address, authority: Path, *, seconds: float, as_host: bool = 
     try:
         secured = writer.get_extra_info("ssl_object")
         who = tls.connection_identity(secured, der.SERVER_AUTH, f"control plane {at}")
+        if who.role is not Role.CONTROL:
+            raise PeerNotTrusted(f"control plane {at}", f"its certificate is of {who}, not of the role control")
         shown = secured.getpeercert(binary_form=True)
     finally:
         writer.transport.abort()

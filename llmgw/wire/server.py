@@ -165,7 +165,8 @@ class RpcServer:
     """Serves `services` on TLS and Unix sockets, every call behind one door.
 
     `services` have grpclib's `__mapping__`; `roles` says for every path who may call it (ValueError when one is
-    missing); `cluster` is the only one whose certificates are taken. The task that listens first is the parent of all
+    missing), `large` which of them take one message as long as one of a stream; `cluster` is the only one whose
+    certificates are taken. The task that listens first is the parent of all
     that runs here; `close()` ends it.
     """
 
@@ -174,11 +175,12 @@ class RpcServer:
         services: Sequence[Any],
         *,
         roles: Mapping[str, frozenset[Role]],
+        large: frozenset[str] = frozenset(),
         cluster: str,
         limits: Limits | None = None,
     ) -> None:
         self.cluster, self.limits = cluster, limits or Limits()
-        self._door = Door(roles)
+        self._door = Door(roles, large)
         self.mapping: dict[str, Handler] = {}
         for service in services:
             if hasattr(service, "_call_rpc_handler_server_stream"):
@@ -206,9 +208,13 @@ class RpcServer:
     async def listen_tls(self, host: str, port: int, context: ssl.SSLContext) -> int:
         """Listen at `host`:`port` (0: any) and return the port; raises Rejected when that cannot be had."""
         listener = sockets.tcp(host, port)
-        await self._listen(listener, context)
+        await self.listen_at(listener, context)
         bound: int = listener.getsockname()[1]
         return bound
+
+    async def listen_at(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        """Take connections from a socket that listens already; it is closed with the server."""
+        await self._listen(listener, context)
 
     async def listen_unix(self, path: Path, *, group: str | None = None) -> None:
         """Listen on a socket that only root, our own user and `group` can open; an old one in the way is removed."""

@@ -24,12 +24,16 @@ STATUSES: Mapping[type[LlmgwError], Status] = {
     errors.TooMany: Status.INVALID_ARGUMENT,
     errors.BadProfile: Status.INVALID_ARGUMENT,
     errors.UnknownModel: Status.NOT_FOUND,
+    errors.UnknownNode: Status.NOT_FOUND,
+    errors.UnknownRelease: Status.NOT_FOUND,
+    errors.EngineNotWanted: Status.FAILED_PRECONDITION,
     errors.InvalidTransition: Status.FAILED_PRECONDITION,
     errors.NotAllowed: Status.PERMISSION_DENIED,
     errors.Unreachable: Status.UNAVAILABLE,
     errors.ControlUnreachable: Status.UNAVAILABLE,
     errors.PeerNotTrusted: Status.UNAUTHENTICATED,
     errors.ClusterCannot: Status.FAILED_PRECONDITION,
+    errors.NoBuild: Status.FAILED_PRECONDITION,
     errors.ControlFault: Status.INTERNAL,
 }
 """Every class of error that can be raised; a test walks the subclasses."""

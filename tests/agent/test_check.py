@@ -18,9 +18,8 @@ ROOM = Room(total=Bytes(4 * GIB), available=Bytes(2 * GIB))
 
 
 def refusal(path: object, engine: Engine | None = ENGINE, room: Room = ROOM, **profile: object) -> str:
-    adapter = llamacpp if engine is not None else None
     with pytest.raises(BadProfile) as bad:
-        check(order(path, **profile), engine, adapter, room)
+        check(order(path, **profile), engine, llamacpp, room)
     return str(bad.value)
 
 
@@ -108,7 +107,15 @@ def test_numbers_that_make_no_sense(gguf: Path, profile: dict, words: str):
 
 def test_an_engine_that_the_node_does_not_have(gguf: Path):
     text = refusal(gguf, engine=None)
-    assert text == "engine llama.cpp: this node has none; name one in agent.yaml: engines: {llama.cpp: PATH}"
+    assert text == (
+        "engine llama.cpp: this node has none; have it installed by `engines:` in server.yaml, or name one in "
+        "agent.yaml: engines: {llama.cpp: PATH}"
+    )
+
+
+def test_an_engine_that_nobody_here_knows_how_to_run(gguf: Path):
+    with pytest.raises(BadProfile, match=r"^engine llama\.cpp: this agent does not know how to run it$"):
+        check(order(gguf), ENGINE, None, ROOM)
 
 
 def test_an_engine_that_was_seen_to_fail(gguf: Path):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -13,11 +14,13 @@ from llmgw.agent.link import Link, Who
 from llmgw.agent.news import News
 from llmgw.config.address import Address
 from llmgw.config.tls import TlsFiles
-from llmgw.core.facts import Accepted, Desired, Engines, Exposure, Listening, Refused, Registration, TryAddress
+from llmgw.core.engines.terms import Install, InstallStep
+from llmgw.core.facts import Engines, Exposure
 from llmgw.core.identity import Identity, Role
 from llmgw.core.inventory import Cpu, Inventory, Usage
+from llmgw.core.link import Accepted, Desired, Listening, Refused, Registration, TryAddress
 from llmgw.core.names import NodeName
-from llmgw.core.units import GIB
+from llmgw.core.units import GIB, Bytes
 from tests.agent.control import Control, Session, desired
 
 INVENTORY = Inventory(os="Debian", kernel="6", arch="x86_64", cpu=Cpu(cores=2), memory=GIB)
@@ -46,6 +49,14 @@ class Survey:
         return Usage(memory_available=GIB)
 
 
+class Installing:
+    def __init__(self) -> None:
+        self.now: tuple[Install, ...] = ()
+
+    def installs(self) -> tuple[Install, ...]:
+        return self.now
+
+
 class Listener:
     """What a link needs of a listener: it answers at once."""
 
@@ -71,8 +82,9 @@ class Rig:
             address=None,
         )
         control = [Address("127.0.0.1", port) for port in ports]
-        self.listener = Listener(self.news)
-        self.link = Link(own, control, files, self.node, self.survey, self.listener, self.news, self.stop)  # type: ignore[arg-type]
+        self.listener, self.installing = Listener(self.news), Installing()
+        about = (self.node, self.survey, self.installing, self.listener, self.news, self.stop)
+        self.link = Link(own, control, files, *about, lambda: 21001)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -223,6 +235,7 @@ async def test_news_are_told_at_once_and_desired_is_heard(tls, control: Control)
         session = await control.registered()
         await control.want(desired(revision=5))
         assert (await rig.node.received.get()).revision == 5
+        rig.survey.engines = Engines(probed_at=1.0)
         rig.news.ring()
         await control.until(lambda: session.reports)
         assert not session.beats
@@ -357,3 +370,57 @@ async def test_only_an_accepted_registration_counts_for_the_backoff(linked, cont
     await linked("registered")
     assert len(counted) == 1
     assert 0.0 <= counted[0] < 5.0
+
+
+# --- installs ---------------------------------------------------------------------------------------------------
+
+
+def installing(done: int, step: InstallStep = InstallStep.DOWNLOAD) -> tuple[Install, ...]:
+    return (Install(engine="llama.cpp", version="b1", step=step, since=1.0, done=Bytes(done), total=Bytes(1000)),)
+
+
+async def test_a_registration_says_what_is_installed_and_where_files_are_given(
+    tls: Callable[..., TlsFiles], control: Control
+):
+    rig = Rig(tls("node01"), [control.port])
+    rig.installing.now = installing(7)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        session = await control.registered()
+        rig.stop.set()
+    assert (session.registration.installs, session.registration.files_port) == (installing(7), 21001)
+
+
+async def test_installs_are_told_twice_a_second_at_most_and_their_last_state_always(
+    tls: Callable[..., TlsFiles], control: Control
+):
+    rig = Rig(tls("node01"), [control.port])
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        session = await control.registered()
+        began = loop.time()
+        for done in range(200):  # as a fast download does
+            rig.installing.now = installing(done)
+            rig.news.ring()
+            await asyncio.sleep(0.005)
+        rig.installing.now = installing(0, InstallStep.READY)
+        rig.news.ring()
+        await control.until(lambda: session.installs and session.installs[-1][1] == installing(0, InstallStep.READY))
+        took = loop.time() - began
+        rig.stop.set()
+    assert 2 <= len(session.installs) <= 1 + took / 0.5
+    assert all(later - sooner > 0.45 for (sooner, _), (later, _) in pairwise(session.installs))
+    assert session.reports == [], "bytes are no reason to tell of shards"
+
+
+async def test_installs_that_do_not_change_are_not_told(tls: Callable[..., TlsFiles], control: Control):
+    rig = Rig(tls("node01"), [control.port])
+    rig.installing.now = installing(7)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.link.run())
+        session = await control.registered()
+        rig.news.ring()
+        await control.until(lambda: session.beats >= 4)
+        rig.stop.set()
+    assert session.installs == []

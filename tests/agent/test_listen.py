@@ -18,7 +18,8 @@ from llmgw.agent.news import News
 from llmgw.config.address import Address
 from llmgw.config.agent import AgentConfig, Ports
 from llmgw.config.tls import TlsFiles
-from llmgw.core.facts import Exposure, Listening, TryAddress
+from llmgw.core.facts import Exposure
+from llmgw.core.link import Listening, TryAddress
 
 
 def config(ports: Ports, address: str | None = None) -> AgentConfig:

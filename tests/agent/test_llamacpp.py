@@ -172,3 +172,16 @@ def test_health_by_status(status: int, ready: Ready):
 )
 def test_what_an_engine_serves_is_read_from_its_metrics(metrics: bytes, serving: int | None):
     assert llamacpp.serving(metrics) == serving
+
+
+def test_devices_are_read_from_among_what_their_drivers_say():
+    text = (
+        "ggml_cuda_init: found 2 CUDA devices:\n  Device 0: NVIDIA L4, compute capability 8.9, VMM: yes\n"
+        "Available devices:\n  CUDA0: NVIDIA L4 (23034 MiB, 22514 MiB free)\n"
+        "  Vulkan0: AMD Radeon (RADV) (8192 MiB, 8000 MiB free)\n"
+    )
+    assert llamacpp.devices(text) == (
+        "CUDA0: NVIDIA L4 (23034 MiB, 22514 MiB free)",
+        "Vulkan0: AMD Radeon (RADV) (8192 MiB, 8000 MiB free)",
+    )
+    assert llamacpp.devices("Available devices:\n") == ()

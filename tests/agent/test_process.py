@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from llmgw.agent.launch import pids
-from llmgw.core.facts import FailureKind, Refused, ShardReport, Want
+from llmgw.core.facts import FailureKind, ShardReport, Want
+from llmgw.core.link import Refused
 from llmgw.core.shard import ShardState
 from tests.agent.control import Control, desired, order
 

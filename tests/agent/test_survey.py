@@ -360,3 +360,11 @@ async def ended(what: str) -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("once") and what in thread.name:
             await asyncio.to_thread(thread.join, 10)
+
+
+async def test_labels_of_agent_yaml_are_part_of_the_description(tmp_path: Path, tls: Callable[..., TlsFiles]):
+    give(tmp_path, 8 * GIB)
+    more = {"labels": "{zone: b, gpus: 8}", "discovery_root": "machine"}
+    labelled = Survey(load_agent(config(tmp_path, tls("node01"), **more)), News())
+    await labelled.look()
+    assert labelled.inventory is not None and labelled.inventory.labels == ("gpus=8", "zone=b")

@@ -23,7 +23,8 @@ from llmgw.agent.records import Records
 from llmgw.agent.start import Started
 from llmgw.agent.watch import Watch
 from llmgw.core.converge import Launch
-from llmgw.core.facts import Desired, ShardReport, Want
+from llmgw.core.facts import ShardReport, Want
+from llmgw.core.link import Desired
 from llmgw.core.local_shard import Ended, Process
 from llmgw.core.names import NodeName, ShardId
 from llmgw.core.shard import ShardState
@@ -40,7 +41,7 @@ class Rig:
     whether the disk takes their record or not."""
 
     def __init__(self, state: Path) -> None:
-        self.records, self.news = Records(state), News()
+        self.records, self.news, self.engines = Records(state), News(), News()
         self._launcher = SessionLauncher(Owner("demo", NodeName("node01"), f"t{os.getpid()}"), boot_id())
         self.node = Node("demo", 600.0, self.records, self, self._launcher, self.news)  # type: ignore[arg-type]
 

@@ -13,8 +13,8 @@ from llmgw.cli.local.layout import Plan
 from llmgw.core.errors import ClusterCannot, Rejected
 from llmgw.core.facts import Failure, FailureKind
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
+from llmgw.core.presence import NodeState
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.views import Gone, NodeView, Noun, Page, ReplicaView, Revision, ShardView
 from tests.tiny import tiny_gguf
 

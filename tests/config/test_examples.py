@@ -7,13 +7,14 @@ import pytest
 
 from llmgw.config import load
 from llmgw.config.agent import AgentConfig
+from llmgw.config.engines import EngineSection
 from llmgw.config.models import ClientFile, Section
 from llmgw.config.router import RouterConfig
 from llmgw.config.server import ModelSection, ProfileSection, ServerConfig
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KINDS: dict[str, tuple[type[Section], ...]] = {
-    "server": (ServerConfig, ModelSection, ProfileSection),
+    "server": (ServerConfig, EngineSection, ModelSection, ProfileSection),
     "agent": (AgentConfig,),
     "router": (RouterConfig,),
     "client": (ClientFile,),

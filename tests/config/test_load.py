@@ -91,6 +91,17 @@ def test_an_agent_needs_control_and_tls_only(path: Path, monkeypatch: pytest.Mon
     assert config.engine_ports == Ports(21000, 21999)
     assert config.launcher is Launcher.AUTO
     assert config.start_timeout == 600.0
+    assert (config.labels, config.download_rate, config.install_packages) == ({}, None, True)
+    assert config.check_engines == 600.0
+
+
+def test_what_an_agent_says_about_installing_engines_is_read(path: Path) -> None:
+    path.write_text(
+        AGENT + "labels: {zone: b, gpus: 8}\ndownload_rate: 8MiB\ninstall_packages: false\ncheck_engines: 2s\n"
+    )
+    config = load_agent(path)
+    assert config.labels == {"zone": "b", "gpus": "8"}
+    assert (config.download_rate, config.install_packages, config.check_engines) == (8 * MIB, False, 2.0)
 
 
 def test_a_router_and_a_client_are_read(path: Path) -> None:
@@ -203,6 +214,13 @@ def test_a_wrong_server_file_is_one_line_with_line_key_rule_and_what_stood_there
             AGENT + "engine_ports: 2200-2100",
             "4: engine_ports: must be a range of ports between 1024 and 65535, the smaller first, not '2200-2100'",
         ),
+        (
+            AGENT + "labels: {Zone: b}",
+            "4: labels.Zone: must be [a-z0-9][a-z0-9._-]{0,62}, not 'Zone'",
+        ),
+        (AGENT + "download_rate: 8", "4: download_rate: must be a size such as 600MiB or 5GiB, not '8'"),
+        (AGENT + "download_rate: 1KiB", "4: download_rate: must be at least 65536, not '1KiB'"),
+        (AGENT + "install_packages: perhaps", "4: install_packages: must be true or false, not 'perhaps'"),
         (AGENT + "launcher: docker", "4: launcher: must be 'auto', 'systemd' or 'session', not 'docker'"),
         (AGENT + "address: '*.lab'", "4: address: must be a DNS name without wildcard, or an IP address, not '*.lab'"),
         ("", "1: control: is missing"),

@@ -4,26 +4,25 @@ from dataclasses import dataclass, field, replace
 
 from llmgw.core.catalog import Model
 from llmgw.core.cluster import Cluster
-from llmgw.core.effects import Answer, AppendEvent, DropAssignment, Effect, SaveAssignment, SaveNode, SaveOrdinal
-from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import (
-    Accepted,
-    Desired,
-    EngineReport,
-    Engines,
-    Failure,
-    FailureKind,
-    Heartbeat,
-    Profile,
-    Refused,
-    Registration,
-    Report,
-    ShardReport,
-    Want,
+from llmgw.core.effects import (
+    Answer,
+    AppendEvent,
+    DropAssignment,
+    Effect,
+    Resolve,
+    SaveAssignment,
+    SaveNode,
+    SaveOrdinal,
+    SaveRelease,
 )
+from llmgw.core.engines.orders import EngineWish, Release
+from llmgw.core.engines.terms import Install, Installs
+from llmgw.core.events import Event, EventKind
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Profile, ShardReport, Want
 from llmgw.core.inputs import (
     AgentBeat,
     AgentGone,
+    AgentInstalls,
     AgentRegistered,
     AgentReported,
     CatalogLoaded,
@@ -32,6 +31,7 @@ from llmgw.core.inputs import (
     Tick,
 )
 from llmgw.core.inventory import ByHand, Cpu, Inventory, Usage
+from llmgw.core.link import Accepted, Desired, Heartbeat, Refused, Registration, Report
 from llmgw.core.names import ModelName, NodeName, ShardId
 from llmgw.core.settings import Settings, Stored
 from llmgw.core.shard import ShardState
@@ -72,6 +72,8 @@ class Agent:
     machine: str = ""
     inventory: Inventory = field(default_factory=inventory)
     engines: Engines | None = LLAMA
+    installs: tuple[Install, ...] = ()
+    files_port: int | None = None
     session: int | None = None
     desired: Desired | None = None
     shards: dict[ShardId, ShardReport] = field(default_factory=dict)
@@ -89,6 +91,8 @@ class Agent:
             address=self.address,
             inventory=self.inventory,
             engines=self.engines,
+            installs=self.installs,
+            files_port=self.files_port,
             shards=tuple(self.shards.values()),
             cluster=self.cluster,
         )
@@ -99,7 +103,12 @@ class Stage:
     """Drives a Cluster as the daemon and its agents would, and keeps what it stored."""
 
     def __init__(
-        self, *models: Model, stored: Stored | None = None, settings: Settings = SETTINGS, epoch: int = 1
+        self,
+        *models: Model,
+        stored: Stored | None = None,
+        settings: Settings = SETTINGS,
+        epoch: int = 1,
+        engines: tuple[EngineWish, ...] = (),
     ) -> None:
         self.now = T0
         self.cluster = Cluster(settings, stored or Stored(), epoch=epoch, now=self.now)
@@ -110,14 +119,16 @@ class Stage:
         self.ordinals = dict(stored.ordinals) if stored else {}
         self.machines = dict(stored.machines) if stored else {}
         self.memories = dict(stored.memories) if stored else {}
+        self.releases = {(release.engine, wanted, release.variant): release for wanted, release in _releases(stored)}
+        self.resolves: list[EngineWish] = []
         self._session = 0
-        self.apply(CatalogLoaded(models={one.name: one for one in models}))
+        self.apply(CatalogLoaded(models={one.name: one for one in models}, engines=engines))
 
     # --- input and time -----------------------------------------------------------------------------------------
 
     def apply(self, happened: Input) -> list[Effect]:
         effects = self.cluster.apply(happened, self.now)
-        self.cluster.check()
+        self._check(happened, effects)
         for effect in effects:
             match effect:
                 case AppendEvent(event):
@@ -132,7 +143,16 @@ class Stage:
                     self.ordinals[name] = following
                 case SaveNode(node, machine, memory):
                     self.machines[node], self.memories[node] = machine, memory
+                case SaveRelease(release, wanted):
+                    self.releases[release.engine, wanted, release.variant] = release
+                case Resolve(wish):
+                    self.resolves.append(wish)
         return effects
+
+    def _check(self, happened: Input, effects: list[Effect]) -> None:
+        """Of a beat that says nothing new only its time is kept, and most of what happens is that."""
+        if effects or not isinstance(happened, AgentBeat):
+            self.cluster.check()
 
     def later(self, seconds: float, *, beating: bool = True) -> None:
         """Let time pass in steps of a beat; connected agents beat, deadlines tick."""
@@ -153,6 +173,7 @@ class Stage:
             ordinals=self.ordinals,
             machines=self.machines,
             memories=self.memories,
+            releases=tuple((wanted, release) for (_, wanted, _), release in self.releases.items()),
             seq=self.events[-1].seq if self.events else 0,
         )
 
@@ -182,6 +203,13 @@ class Stage:
         assert agent.session is not None
         report = replace(Report(shards=tuple(agent.shards.values())), **fields)  # type: ignore[arg-type]
         self.apply(AgentReported(session=agent.session, node=NodeName(agent.name), report=report))
+
+    def installs(self, agent: Agent, *installs: Install) -> list[Effect]:
+        """The agent says how far its engines are."""
+        assert agent.session is not None
+        agent.installs = installs
+        said = AgentInstalls(session=agent.session, node=NodeName(agent.name), installs=Installs(installs=installs))
+        return self.apply(said)
 
     def obey(self, *names: str) -> None:
         """Let agents make their Desired so, all of it ready, until nothing more changes."""
@@ -272,6 +300,10 @@ class Stage:
     def warned(self, name: str) -> list[str]:
         """What a node is warned of, in words."""
         return [str(warning) for warning in self.node(name).warnings]
+
+
+def _releases(stored: Stored | None) -> tuple[tuple[str, Release], ...]:
+    return stored.releases if stored else ()
 
 
 def running(shard: ShardId, now: float, **fields: object) -> ShardReport:

@@ -10,7 +10,7 @@ from llmgw.core import placement
 from llmgw.core.effects import EndSession, Fault, Publish, PublishRoutes, SendDesired
 from llmgw.core.errors import TooMany, UnknownModel
 from llmgw.core.events import EventKind
-from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Refused, Report, Want
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Want
 from llmgw.core.inputs import (
     AgentBeat,
     AgentGone,
@@ -23,10 +23,11 @@ from llmgw.core.inputs import (
     Tick,
 )
 from llmgw.core.inventory import Gpu, Usage
+from llmgw.core.link import Heartbeat, Refused, Report
 from llmgw.core.names import ShardId, node_name
+from llmgw.core.presence import NodeState
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory, RefusedByNode, Verdict, WillNotObey
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB, Bytes
 from llmgw.core.views import ModelState, Noun, ReplicaView
 from tests.core.stage import LLAMA, SETTINGS, Agent, Stage, inventory, model, running, three_nodes
@@ -670,7 +671,7 @@ def test_a_changed_profile_is_said_and_shown_and_stops_nothing() -> None:
     assert "2 of them with an older profile" in after.last(EventKind.CONTROL_STARTED).text
 
 
-@pytest.mark.parametrize("where", ["sessions.shards.take", "cluster.fill", "cluster.Cluster._send_desired"])
+@pytest.mark.parametrize("where", ["sessions.shards.take", "placing.fill", "cluster.Cluster._send_desired"])
 def test_a_fault_of_ours_loses_nothing_that_was_done_before_it(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """What is in memory must be in the store too, or a restart knows another cluster than its nodes."""
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from llmgw.core import local_shard
 from llmgw.core.converge import Forget, Launch, Stop, admit, decide, next_due, objection
-from llmgw.core.facts import Desired, Exposure, FailureKind, Profile, ShardOrder, ShardReport, Want
+from llmgw.core.facts import Exposure, FailureKind, Profile, ShardOrder, ShardReport, Want
+from llmgw.core.link import Desired
 from llmgw.core.local_shard import (
     Doing,
     Ended,
@@ -19,6 +20,7 @@ from llmgw.core.local_shard import (
     Launched,
     LocalShard,
     NotStarted,
+    OtherEngines,
     Outcome,
     Process,
     Unhealthy,
@@ -174,6 +176,19 @@ def test_a_refused_profile_is_looked_at_again_after_a_minute_and_counts_as_no_la
     assert (shard.state, shard.failure.kind, shard.attempts) == (S.FAILED, FailureKind.REFUSED, 0)
     assert node.wait(59.9) == []
     assert isinstance(node.wait(0.1)[0], Launch)
+
+
+def test_what_was_refused_is_looked_at_at_once_when_there_are_other_engines(node: Node):
+    node.hear(OtherEngines(launch=1))
+    assert node.steps[-1:] == [Launch(order=order(), launch=1, exposure=Exposure.LOOPBACK)], "it is being launched"
+    node.hear(NotStarted(launch=1, text="engine llama.cpp: libgomp.so.1 is missing"))
+    node.hear(OtherEngines(launch=1))
+    (*_, step) = node.steps
+    assert isinstance(step, Launch) and step.launch == 2
+    node.launched()
+    node.hear(Ended(launch=2, exit_status=1))
+    node.hear(OtherEngines(launch=2))
+    assert node.shard().retry_at == node.now + 1, "other failures count as ever"
 
 
 def test_an_engine_that_takes_too_long_is_stopped_and_tried_again(node: Node):
@@ -410,7 +425,7 @@ desires = st.builds(
     st.lists(orders, max_size=3),
     st.booleans(),
 )
-outcomes = st.sampled_from([Launched, NotStarted, Healthy, Unhealthy, Working, Idle, Ended, Forgotten])
+outcomes = st.sampled_from([Launched, NotStarted, OtherEngines, Healthy, Unhealthy, Working, Idle, Ended, Forgotten])
 moments = st.one_of(
     st.tuples(st.just("want"), desires),
     st.tuples(st.just("hear"), st.tuples(st.sampled_from(NAMES), outcomes, st.integers(-1, 0))),
@@ -428,7 +443,7 @@ def possible(node: Node, name: ShardId, kind: type, back: int) -> Outcome | None
         return None
     if kind is Forgotten and shard.doing is not Doing.FORGETTING:
         return None
-    if kind not in (Launched, NotStarted, Forgotten) and shard.process is None:
+    if kind not in (Launched, NotStarted, OtherEngines, Forgotten) and shard.process is None:
         return None
     match kind:
         case local_shard.Launched:

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from llmgw.core.effects import Publish
 from llmgw.core.events import EventKind
-from llmgw.core.facts import EngineReport, Engines, Report
+from llmgw.core.facts import EngineReport, Engines
 from llmgw.core.inputs import AgentReported, CatalogLoaded
 from llmgw.core.inventory import ByHand, Disk, Gpu, Inventory
+from llmgw.core.link import Report
 from llmgw.core.names import ModelName, NodeName
 from llmgw.core.telling import BURST, EACH
 from llmgw.core.units import GIB, MIB, TIB, Bytes
@@ -89,7 +90,7 @@ def test_an_engine_that_breaks_disqualifies_the_node_in_its_own_words_and_what_r
     broken = Engines(probed_at=T0, engines=(EngineReport(engine="llama.cpp", problem=words),))
     before = stage.replicas()
     stage.report(stage.agents["node01"], engines=broken)
-    assert stage.last(EventKind.NODE_DISQUALIFIED).text == f"no longer for gemma: engine llama.cpp: {words}"
+    assert stage.last(EventKind.NODE_DISQUALIFIED).text == f"no longer for gemma: engine broken: {words}"
     assert stage.replicas() == before
     stage.report(stage.agents["node01"], engines=LLAMA)
     assert stage.last(EventKind.NODE_QUALIFIES).text == "for gemma: engine llama.cpp b10991 works now"

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from llmgw.core.engines.terms import Install, InstallStep
 from llmgw.core.fold import Fold
-from llmgw.core.state import NodeState
-from llmgw.core.views import Gone, Item, ModelState, Noun, Page
+from llmgw.core.presence import NodeState
+from llmgw.core.views import EngineView, Gone, Item, ModelState, Noun, Page
 from tests import worlds
 
 A, B, C = (worlds.node(name) for name in ("node01", "node02", "node03"))
@@ -54,7 +55,8 @@ def test_a_change_says_of_which_nouns_it_is() -> None:
     assert fold.take(change(away, Gone(noun=Noun.NODES, name="node02"))) == {Noun.NODES}
     assert fold.nodes == {"node01": away} and fold.revision.seq == 48214 and fold.now == 2.0
     gone = (Gone(noun=Noun.MODELS, name="gemma"), Gone(noun=Noun.REPLICAS, name="gemma/0"))
-    assert fold.take(change(*gone, Gone(noun=Noun.NODES, name="never-was"))) == set(Noun) - {Noun.EVENTS}
+    gone_too = Gone(noun=Noun.ENGINES, name="node01/llama.cpp/b10991"), Gone(noun=Noun.NODES, name="never-was")
+    assert fold.take(change(*gone, *gone_too)) == set(Noun) - {Noun.EVENTS}
     assert not fold.models and not fold.replicas and set(fold.nodes) == {"node01"}
     assert fold.take(change()) == frozenset()
 
@@ -75,6 +77,22 @@ def test_news_are_the_events_of_the_last_step() -> None:
     fold.take(change(A))
     assert fold.news == ()
     assert fold.take(change(first)) == {Noun.EVENTS} and fold.news == (first,)
+
+
+def test_an_engine_is_known_by_node_name_and_version() -> None:
+    install = Install(engine="llama.cpp", version="b10991", step=InstallStep.DOWNLOAD, since=1.0)
+    older, on_other = replace(install, version="b10434"), EngineView(node=B.name, install=install)
+    fold = held()
+    assert fold.take(change(EngineView(node=A.name, install=install), EngineView(node=A.name, install=older))) == {
+        Noun.ENGINES
+    }
+    fold.take(change(on_other))
+    assert [view.install.version for view in fold.engines_of(A.name)] == ["b10434", "b10991"]
+    fold.take(change(Gone(noun=Noun.ENGINES, name="node01/llama.cpp/b10434")))
+    assert [view.install for view in fold.engines_of(A.name)] == [install]
+    assert fold.engines["node02/llama.cpp/b10991"] == on_other
+    fold.take(snapshot(A))
+    assert not fold.engines
 
 
 def test_replicas_come_by_their_number_and_a_model_by_its_alias() -> None:

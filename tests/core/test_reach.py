@@ -7,14 +7,16 @@ import pytest
 from llmgw.core.cluster import Cluster
 from llmgw.core.effects import AskAddress, AskRouters, Effect, Publish
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Exposure, Listening
+from llmgw.core.facts import Exposure
 from llmgw.core.inputs import AgentListens, Input, RouterCame, RouterGone, RouterTried
+from llmgw.core.link import Listening
 from llmgw.core.names import NodeName
 from llmgw.core.reach import AGAIN, AT_ONCE, FAILING_AGAIN, HOLD, LISTEN, TRIAL
 from llmgw.core.refusals import AddressNotTried, NotEnoughMemory, Refusal, UnreachableAddress
+from llmgw.core.routes import Tried
 from llmgw.core.settings import Settings
 from llmgw.core.units import GIB
-from llmgw.core.views import Noun, Reach, Tried
+from llmgw.core.views import Noun, Reach
 from llmgw.core.warnings import RouterCannotReach
 from tests.core.stage import SETTINGS, Agent, Stage, inventory, model, three_nodes
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgw.core.names import ModelName, NodeName, ReplicaId
+from llmgw.core.routes import Route, RouteReplica
 from llmgw.core.routing import TRIES, Fault, NoReplica, Reason, again, choose, penalty, reachable
-from llmgw.core.views import ModelState, Route, RouteReplica
+from llmgw.core.views import ModelState
 
 
 def _replica(number: int, host: str = "127.0.0.1", machine: str = "here") -> RouteReplica:

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from llmgw.core import skew
 from llmgw.core.effects import Publish
-from llmgw.core.facts import Heartbeat
 from llmgw.core.inputs import AgentBeat, Overslept
 from llmgw.core.inventory import Usage
+from llmgw.core.link import Heartbeat
 from llmgw.core.names import NodeName
 from llmgw.core.units import GIB
 from llmgw.core.views import Noun

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmgw.core.effects import Publish
-from llmgw.core.facts import Report
 from llmgw.core.inputs import AgentReported, Tick
 from llmgw.core.inventory import Fabric, FabricAdapter, Inventory, LinkLayer, PortState
+from llmgw.core.link import Report
 from llmgw.core.names import NodeName
 from llmgw.core.subnets import Subnets
 from llmgw.core.symptoms import DEFAULT_PREFIX

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from llmgw.core.deadlines import Deadlines
 from llmgw.core.liveness import beat, next_change, state_at
 from llmgw.core.names import NodeName
-from llmgw.core.state import Node, NodeState
+from llmgw.core.presence import NodeState
+from llmgw.core.state import Node
 
 NODE = Node(name=NodeName("n"), machine="m", state=NodeState.READY, since=0.0, session=1, heard=100.0)
 RULES = {"beat": 2.0, "lost_after": 60.0, "not_before": 0.0}

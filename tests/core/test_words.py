@@ -12,9 +12,10 @@ from llmgw.core.errors import BadName, LlmgwError
 from llmgw.core.facts import Secret, Want
 from llmgw.core.identity import Identity, Role, identity
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
+from llmgw.core.presence import NodeState
 from llmgw.core.reconcile import Gap, gap
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState, Replica, Shard
+from llmgw.core.state import Replica, Shard
 from llmgw.core.units import age, size
 from tests.core.stage import model, profile, running
 

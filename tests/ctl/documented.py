@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from llmgw.core.device_warnings import GpuHeld
+from llmgw.core.engines.terms import InstallStep
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import EngineReport, Engines
 from llmgw.core.inventory import (
@@ -17,11 +18,11 @@ from llmgw.core.inventory import (
     PortState,
     Usage,
 )
+from llmgw.core.presence import NodeState
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.units import GIB, MIB, TIB, Bytes
 from llmgw.core.views import ModelState, Reach
-from tests.ctl.fixture import AWAY, FAILED, FULL, NOW, Operators, model, node, replica
+from tests.ctl.fixture import ARCHIVE, AWAY, FAILED, FULL, NOW, Operators, engine, model, node, replica
 
 _GPU = Gpu(
     index=0, uuid="GPU-a", name="H100", memory=Bytes(80 * GIB), driver="570", compute="9.0", pci="0000:17:00.0", numa=0,
@@ -49,6 +50,27 @@ _BY_HAND = ByHand(field="memory", stated="5 GiB", measured="7.8 GiB")
 _REACH = Reach(router="router01", host="10.0.0.1", port=21000, at=NOW - 30)
 _ENGINE = EngineReport(engine="llama.cpp", version="b10991", path="/opt/llama-server", by_hand=True)
 _WARNING = GpuHeld(gpu=0, pid=_HOLDER.pid, command=_HOLDER.command, memory=_HOLDER.memory)
+_ENGINES = (
+    engine("node01", by_hand=True, wanted=False, variant="", path=_ENGINE.path, checked_at=NOW - 9, since=NOW - 252),
+    engine(
+        "node02",
+        InstallStep.DOWNLOAD,
+        subject=ARCHIVE,
+        done=Bytes(9 * MIB),
+        total=Bytes(15 * MIB),
+        rate=3.0 * MIB,
+        note="its GPU driver 470 is too old for CUDA 12.4, so this is the build for processors",
+    ),
+    engine(
+        "node03",
+        problem="libgomp.so.1 is missing",
+        attempts=2,
+        retry_at=NOW + 38,
+        checked_at=NOW - 300,
+        path="/var/lib/llmgw-agent/engines/llama.cpp/b10991-cpu/tree/llama-b10991/llama-server",
+        used=True,
+    ),
+)
 _EVENT = Event(
     seq=41,
     at=FAILED.at,
@@ -61,7 +83,8 @@ _EVENT = Event(
 
 
 def documented() -> Operators:
-    first = node("node01", warnings=(_WARNING,), engines=Engines(probed_at=NOW - 9, engines=(_ENGINE,)))
+    probed = Engines(probed_at=NOW - 9, engines=(_ENGINE,))
+    first = node("node01", warnings=(_WARNING,), engines=probed, installing=("vllm 0.33.0: unpack",))
     assert first.inventory is not None
     machine = replace(
         first.inventory,
@@ -91,6 +114,7 @@ def documented() -> Operators:
             failed,
         ),
         events=(_EVENT,),
+        engines=_ENGINES,
         settled=True,
         exposure="loopback",
     )

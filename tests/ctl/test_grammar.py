@@ -73,13 +73,22 @@ def test_a_bare_wait_never_swallows_the_model(argv: list[str], seconds: float | 
         (["-oyaml", "nodes", "--json"], "different forms"),
         (["status", "-o", "wide"], "nothing more"),
         (["events", "--last", "0"], "from 1 to"),
+        (["engine", "lock", "vllm"], "vllm==0.33.0"),
+        (["engine", "lock", "vllm==1", "vllm==2"], "vllm==2"),
+        (["engine", "lock", "vllm=0.33.0"], "vllm==0.33.0"),
+        (["engine", "lock", "vllm==0.33.0", "-o", "wide"], "nothing more"),
+        (["engine", "retry"], "NODE"),
+        (["engine", "retry", "node01", "--wait", "5s"], "write --wait=5s"),
+        (["engine", "retr"], "'retr'"),
+        (["engine", "--bogus"], "--bogus"),
+        (["engines", "retry"], "retry; see: llmgw ctl engines --help"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(argv: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert word in refused(argv, capsys)
 
 
-@pytest.mark.parametrize("verb", [[], *([verb.name] for verb in VERBS)])
+@pytest.mark.parametrize("verb", [[], ["engine"], *(verb.name.split() for verb in VERBS)])
 def test_help_shows_an_example_and_every_exit_status(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         parse([*verb, "--help"])
@@ -93,3 +102,25 @@ def test_every_verb_is_in_the_grammar_and_its_example_parses() -> None:
     for verb in VERBS:
         assert parse(verb.example.split()).verb == verb.name
     assert parser().prog == "llmgw ctl"
+
+
+@pytest.mark.parametrize("argv", [["engine"], ["engine", "--json"]])
+def test_the_first_of_two_words_alone_shows_which_come_second(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse(argv)
+    said = capsys.readouterr()
+    assert (end.value.code, said.out) == (2, "") and "  retry" in said.err and "  lock" in said.err
+
+
+def test_options_stand_before_between_and_behind_two_words() -> None:
+    argv = ["--server", "a", "engine", "--server", "b", "retry", "node01", "vllm", "--server", "c", "--wait"]
+    found = Asked(verb="engine retry", servers=("a", "b", "c"), node="node01", engine="vllm", wait=600.0)
+    assert parse(argv) == found
+
+
+def test_what_is_said_of_a_lock_is_kept_and_nothing_else() -> None:
+    asked = parse(["engine", "lock", "vllm==0.33.0", "--arch", "x86_64", "--arch", "aarch64", "--variant", "cuda"])
+    assert asked.spec == ("vllm", "0.33.0")
+    assert asked.lock == {"arches": ("x86_64", "aarch64"), "variant": "cuda"}

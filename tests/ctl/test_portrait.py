@@ -11,7 +11,8 @@ from tests import worlds
 
 
 def said(world: worlds.World, number: int, *, wide: bool = False) -> list[str]:
-    return portrait.node(world.nodes[number], worlds.T0, wide)
+    node = world.nodes[number]
+    return portrait.node(node, [one for one in world.engines if one.node == node.name], worlds.T0, wide)
 
 
 def group(lines: list[str], title: str) -> list[str]:
@@ -52,7 +53,7 @@ def test_none_is_not_the_same_as_not_known() -> None:
     assert "GPUs  none" in lines and "adapters  none" in lines
     one = world.nodes[0]
     assert one.engines is not None
-    probed = portrait.node(replace(one, engines=replace(one.engines, engines=())), worlds.T0, False)
+    probed = portrait.node(replace(one, engines=replace(one.engines, engines=())), (), worlds.T0, False)
     assert "engines  none, probed 30s ago" in probed
 
 
@@ -65,7 +66,7 @@ def test_the_columns_stand_under_each_other() -> None:
 
 
 def test_a_process_that_holds_a_gpu_is_named_with_its_card() -> None:
-    lines = group(portrait.node(worlds.speaking("x").nodes[0], worlds.T0, False), "GPUs held by others")
+    lines = group(portrait.node(worlds.speaking("x").nodes[0], (), worlds.T0, False), "GPUs held by others")
     assert lines[2].split() == ["!", "0", "1", "?", "x"]
     assert lines[3].split() == ["!", "another", "2", "?", "x"], "a card that is not in the inventory: by its uuid"
 
@@ -75,7 +76,7 @@ def test_more_parts_than_anyone_reads_are_counted() -> None:
     assert server.inventory is not None
     many = tuple(replace(server.inventory.gpus[0], index=one, uuid=f"GPU-{one}") for one in range(500))
     node = replace(server, inventory=replace(server.inventory, gpus=many), usage=None)
-    lines = group(portrait.node(node, worlds.T0, False), "GPUs")
+    lines = group(portrait.node(node, (), worlds.T0, False), "GPUs")
     assert len(lines) == 66 and lines[-1].split()[:3] == ["and", "437", "more"]
 
 
@@ -83,7 +84,7 @@ def test_a_look_that_failed_in_part_does_not_deny_what_it_lists() -> None:
     server = worlds.gpu_server().nodes[0]
     assert server.inventory is not None
     inventory = replace(server.inventory, gpu_problem="one is lost", adapter_problem="one is silent")
-    lines = portrait.node(replace(server, inventory=inventory), worlds.T0, False)
+    lines = portrait.node(replace(server, inventory=inventory), (), worlds.T0, False)
     assert group(lines, "GPUs")[0] == "GPUs  ! not all known: one is lost"
     assert group(lines, "adapters")[0] == "adapters  ! not all known: one is silent"
 
@@ -93,12 +94,12 @@ def test_unified_memory_is_said() -> None:
     assert server.inventory is not None
     gpu = replace(server.inventory.gpus[0], unified=True, memory=Bytes(119 * GIB))
     node = replace(server, inventory=replace(server.inventory, gpus=(gpu,)))
-    assert group(portrait.node(node, worlds.T0, False), "GPUs")[2].endswith("unified with the machine's memory")
+    assert group(portrait.node(node, (), worlds.T0, False), "GPUs")[2].endswith("unified with the machine's memory")
 
 
 @given(st.text(st.characters(exclude_categories=()), min_size=1, max_size=60))
 def test_nothing_that_a_node_says_steers_the_terminal(text: str) -> None:
-    for line in portrait.node(worlds.speaking(text).nodes[0], worlds.T0, True):
+    for line in said(worlds.speaking(text), 0, wide=True):
         assert not [
             c for c in line if c < " " or "\x7f" <= c < "\xa0" or c in "\u202e\u2066" or "\ud800" <= c <= "\udfff"
         ]

@@ -6,7 +6,7 @@ import pytest
 
 from llmgw.core.events import Event, EventKind
 from llmgw.core.fold import Fold
-from llmgw.core.state import NodeState
+from llmgw.core.presence import NodeState
 from llmgw.core.views import AboutView, ModelState, Why
 from llmgw.core.warnings import OtherWarning
 from llmgw.ctl import tables
@@ -55,7 +55,7 @@ def test_models_show_where_and_why_not() -> None:
 
 def test_wide_models_have_a_line_a_replica_with_its_failure() -> None:
     failed = next(line for line in tables.models(world(), wide=True) if line.startswith("  gemma/1"))
-    assert failed.split()[1:7] == ["failed", "-", "1m00s", "node02", "127.0.0.1:21001", "4242"]
+    assert failed.split()[1:7] == ["failed", "-", "1m00s", "node02", "llama.cpp", "b10991"]
     assert failed.endswith("ended by itself with exit status 1, tried again in 38s")
 
 
@@ -70,6 +70,13 @@ def test_a_replica_with_an_older_profile_is_named_with_the_way_out() -> None:
     assert tables.models(both, wide=False)[1].endswith(f"gemma/0 and 1 more {says}")
     leaving = world(replicas={GEMMA: replica("gemma", 0, "node01", outdated=True, leaving=True)})
     assert says not in "".join(tables.models(leaving, wide=True)), "it goes already"
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_change_of_versions_is_told_in_the_words_of_the_control_plane(wide: bool) -> None:
+    roll = "moves to llama.cpp b20001: 0 of 1 done"
+    shown = world(models={GEMMA: replace(MODELS[1], name=GEMMA, roll=roll)}, replicas={})
+    assert tables.models(shown, wide)[1].endswith(roll)
 
 
 def test_an_ipv6_address_stands_in_brackets() -> None:
@@ -100,7 +107,8 @@ def test_why_says_the_sum_then_a_line_a_node() -> None:
         "NODE    VERDICT  REASON                                        CLEARS WHEN",
         "node01  not now  memory: needs 600 MiB, 200 MiB of 4 GiB free  400 MiB is freed",
         "node03  not now  lost for 4m12s                                its agent reconnects",
-        "node02  never    engine: needs llama.cpp, has none             engines: {llama.cpp: PATH} in its agent.yaml",
+        "node02  never    engine: needs llama.cpp, has none             "
+        "llama.cpp under engines: in server.yaml or in its agent.yaml",
     ]
 
 

@@ -6,18 +6,9 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from llmgw.config.tls import TlsFiles
-from llmgw.core.facts import (
-    Accepted,
-    AgentMessage,
-    ControlMessage,
-    Desired,
-    Heartbeat,
-    Refused,
-    Report,
-    ShardReport,
-    TryAddress,
-)
+from llmgw.core.facts import ShardReport
 from llmgw.core.inventory import Usage
+from llmgw.core.link import Accepted, AgentMessage, ControlMessage, Desired, Heartbeat, Refused, Report, TryAddress
 from llmgw.core.units import GIB
 from llmgw.wire.agent import v1
 from llmgw.wire.channel import Channel, ClientLink

@@ -27,6 +27,9 @@ models:
 """
 
 
+NODES = tuple(f"node{number:02}" for number in range(1, 9))
+
+
 class Certificates:
     """The files of everybody in cluster `demo`, and of some who are not."""
 
@@ -35,7 +38,7 @@ class Certificates:
         for cluster in ("demo", "lab"):
             init(root / f"{cluster}-authority", cluster)
         self._issue("control", Role.CONTROL, "127.0.0.1")
-        for node in ("node01", "node02", "node03"):
+        for node in NODES:
             self._issue(node, Role.AGENT)
         for role in (Role.OPERATOR, Role.VIEWER, Role.ROUTER):
             self._issue(role.value, role)
@@ -53,7 +56,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("pki"))
 
 
-def write_config(directory: Path, certificates: Certificates, extra: str = MODEL, **changes: str) -> Path:
+def write_config(
+    directory: Path, certificates: Certificates, extra: str = MODEL, engines: str = "{}", **changes: str
+) -> Path:
     """A server.yaml whose control plane listens where the kernel lets it, and at a Unix socket."""
     values = {
         "cluster": "demo",
@@ -66,6 +71,7 @@ def write_config(directory: Path, certificates: Certificates, extra: str = MODEL
     } | changes
     lines = [f"{key}: {value}" for key, value in values.items()]
     own = certificates.of("control")
+    lines.append("engines: " + engines)
     lines.append(f"tls: {{certificate: {own.certificate}, key: {own.key}, authority: {own.authority}}}")
     path = directory / "server.yaml"
     path.write_text("\n".join(lines) + extra)

@@ -9,10 +9,11 @@ import pytest
 
 from llmgw.core.errors import BadMessage, ControlUnreachable, LlmgwError, NotAllowed
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Accepted, Desired, Exposure, Leaving, Refused, ShardReport, Want
+from llmgw.core.facts import Exposure, ShardReport, Want
+from llmgw.core.link import Accepted, Desired, Leaving, Refused
 from llmgw.core.names import NodeName
+from llmgw.core.presence import NodeState
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.units import NONE
 from llmgw.core.views import NodeView, Noun, Page
 from llmgw.daemon import agents

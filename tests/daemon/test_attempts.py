@@ -9,10 +9,12 @@ import pytest
 from llmgw.client import ControlClient
 from llmgw.core.errors import BadMessage, NotAllowed
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Desired, Exposure, Listening, TryAddress
+from llmgw.core.facts import Exposure
+from llmgw.core.link import Desired, Listening, TryAddress
 from llmgw.core.names import NodeName
 from llmgw.core.refusals import UnreachableAddress
-from llmgw.core.views import Attempt, NodeView, Noun, Tried
+from llmgw.core.routes import Attempt, Tried
+from llmgw.core.views import NodeView, Noun
 from llmgw.daemon.agents import Mailbox, Mailboxes
 from llmgw.daemon.attempts import AttemptFeed
 from llmgw.daemon.operators import MOST_WORDS

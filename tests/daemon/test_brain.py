@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 
+from llmgw.core import placing
 from llmgw.core.cluster import Cluster
 from llmgw.core.effects import Persist, SaveNode, SendDesired
 from llmgw.core.errors import ControlFault, UnknownModel, Unreachable
 from llmgw.core.events import EventKind
-from llmgw.core.facts import Accepted, Desired, Heartbeat, Report, ShardReport, Want
+from llmgw.core.facts import ShardReport, Want
 from llmgw.core.inputs import AgentBeat, AgentGone, AgentReported, AgentTurnedAway, ScaleModel, Tick
 from llmgw.core.inventory import Usage
+from llmgw.core.link import Accepted, Desired, Heartbeat, Report
 from llmgw.core.names import NodeName
+from llmgw.core.routes import Routes
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB
-from llmgw.core.views import ModelView, Noun, Page, Routes
+from llmgw.core.views import ModelView, Noun, Page
 from llmgw.daemon.store import NotStored
 from llmgw.wire.convert import decode, from_wire
 from llmgw.wire.operator import v1
@@ -253,14 +256,14 @@ async def test_what_was_done_before_a_fault_is_stored_and_told(monkeypatch: pyte
     """Else the node would run what the store does not know of."""
     async with running(model(replicas=1)) as world:
         await world.hub.hears(EventKind.SETTLED)
-        reconcile = Cluster._reconcile
+        reconcile = placing.reconcile
 
-        def boom(self: Cluster, name: Any) -> None:
-            reconcile(self, name)
+        def boom(ledger: Any, name: Any) -> None:
+            reconcile(ledger, name)
             monkeypatch.undo()
             raise ZeroDivisionError
 
-        monkeypatch.setattr(Cluster, "_reconcile", boom)
+        monkeypatch.setattr(placing, "reconcile", boom)
         with pytest.raises(ControlFault):
             await world.join("node01", 1)
         assert world.cluster.names(Noun.REPLICAS) == ["gemma/0"]

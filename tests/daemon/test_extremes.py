@@ -1,5 +1,6 @@
 """Numbers that no machine has, in every field that an agent sends, up to what the wire holds: llmgwd lives."""
 
+import itertools
 import typing
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
@@ -7,20 +8,9 @@ from typing import Any
 
 import pytest
 
+from llmgw.core.engines.terms import Install, Installs, InstallStep
 from llmgw.core.errors import BadMessage
-from llmgw.core.facts import (
-    AgentMessage,
-    Failure,
-    FailureKind,
-    Heartbeat,
-    Leaving,
-    Listening,
-    Registration,
-    Report,
-    ShardOrder,
-    ShardReport,
-    Want,
-)
+from llmgw.core.facts import Failure, FailureKind, ShardOrder, ShardReport, Want
 from llmgw.core.inventory import (
     Cpu,
     Disk,
@@ -32,7 +22,8 @@ from llmgw.core.inventory import (
     PortState,
     Usage,
 )
-from llmgw.core.names import ModelName, ShardId
+from llmgw.core.link import AgentMessage, Heartbeat, Leaving, Listening, Registration, Report
+from llmgw.core.names import ModelName, NodeName, ShardId
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB, Bytes
 from llmgw.core.views import NodeView, Noun, ReplicaView
@@ -42,7 +33,7 @@ from llmgw.wire.agent import v1
 from llmgw.wire.convert import to_wire
 from llmgw.wire.facts import v1 as wire
 from tests.core.stage import LLAMA, inventory, profile
-from tests.daemon.conftest import Control, Start
+from tests.daemon.conftest import NODES, Control, Start
 from tests.daemon.world import registration
 
 SHARD = ShardReport(
@@ -71,11 +62,32 @@ INVENTORY = replace(
     adapters=(FabricAdapter(name="mlx5_0", port=1, link_layer=LinkLayer.INFINIBAND, state=PortState.ACTIVE, numa=0),),
     certificate_ends=1.0,
 )
+INSTALL = Install(
+    engine="llama.cpp",
+    version="b10991",
+    step=InstallStep.DOWNLOAD,
+    since=1.0,
+    done=Bytes(1),
+    total=Bytes(2),
+    rate=1.0,
+    attempts=1,
+    retry_at=1.0,
+    checked_at=1.0,
+)
 MESSAGES: tuple[Any, ...] = (
-    registration("node01", inventory=INVENTORY, engines=LLAMA, shards=(SHARD,), epoch=1),
+    registration(
+        "node01",
+        inventory=INVENTORY,
+        engines=LLAMA,
+        shards=(SHARD,),
+        epoch=1,
+        installs=(INSTALL,),
+        files_port=1,
+    ),
     Heartbeat(at=1.0, usage=Usage(memory_available=GIB, load_average=1.0, gpu_used=(GIB,))),
     Report(shards=(SHARD,), engines=LLAMA, inventory=INVENTORY),
     Listening(token="1-1", host="127.0.0.1", port=21000),
+    Installs(installs=(INSTALL,)),
 )
 """Every message with a number in it, and every number that may be missing there."""
 
@@ -104,19 +116,23 @@ def numbers(value: Any, message: Any) -> Iterator[tuple[str, str, Any]]:
             yield field.name, meta.proto_type, put
 
 
-FOUND = [(message, *found) for message in MESSAGES for found in numbers(message, getattr(v1, type(message).__name__))]
+def on_the_wire(value: Any) -> Any:
+    """The message of the same name."""
+    name = type(value).__name__
+    return getattr(v1, name, None) or getattr(wire, name)
+
+
+FOUND = [(message, *found) for message in MESSAGES for found in numbers(message, on_the_wire(message))]
 
 
 def test_no_field_with_a_number_is_left_out_of_the_walk() -> None:
     """Not by the walk, and not by the spans: whatever the wire holds as a number is in both."""
     for message in MESSAGES:
-        expected = set(numeric(getattr(v1, type(message).__name__)))
+        expected = set(numeric(on_the_wire(message)))
         walked = [name for owner, name, _, _ in FOUND if owner is message]
         assert set(walked) == expected
         for value in parts(message):
-            there = set(
-                numeric(getattr(wire, type(value).__name__, None) or getattr(v1, type(value).__name__), deep=False)
-            )
+            there = set(numeric(on_the_wire(value), deep=False))
             assert spans(type(value)).keys() == there, type(value)
     assert {type(message) for message in MESSAGES} == set(typing.get_args(AgentMessage)) - {Leaving}
 
@@ -158,10 +174,15 @@ EXTREMES = [
 ]
 
 
-async def say(control: Control, message: Any) -> None:
-    """Let node01 say it, after its registration where it is none, and leave."""
-    async with control.agent("node01") as agent:
-        if not isinstance(message, Registration):
+SPEAKERS = tuple(name for name in NODES if name != "node02")
+
+
+async def say(control: Control, node: str, message: Any) -> None:
+    """Let a node say it, after its registration where it is none, and leave."""
+    async with control.agent(node) as agent:
+        if isinstance(message, Registration):
+            message = replace(message, node=NodeName(node))
+        else:
             await agent.register()
         await agent.say(message)
         await agent.say(Leaving(reason="done"))
@@ -170,18 +191,20 @@ async def say(control: Control, message: Any) -> None:
 
 async def test_what_the_wire_holds_at_most_is_refused_by_its_field_or_taken_and_llmgwd_lives(start: Start) -> None:
     """All through one control plane with a real store; after each another node is served, and a restart comes up."""
+    # Several nodes, since one that says so much is read slowly.
+    nodes = itertools.cycle(SPEAKERS)
     async with start(lost_after="1h", settle="1m") as control:
         for case in EXTREMES:
             message, name = case.values
             try:
-                await say(control, message)
+                await say(control, next(nodes), message)
             except BadMessage as error:
                 assert error.field == name, error
         async with control.client() as client, control.agent("node02") as agent:
             await agent.register()
             pages = [page async for page in client.watch(list(Noun), follow=False, events=10_000)]
             names = {item.name for page in pages for item in page.items if isinstance(item, NodeView)}
-            assert names == {"node01", "node02"}
+            assert names == {"node02", *SPEAKERS}
     async with start() as control, control.agent("node03") as agent:
         await agent.register()
 

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from llmgw.core.engines.terms import Install, Installs, InstallStep
 from llmgw.core.errors import BadMessage
-from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Heartbeat, Report, Secret, ShardReport
+from llmgw.core.facts import EngineReport, Engines, Failure, FailureKind, Secret, ShardReport
 from llmgw.core.inventory import GpuHolder, Usage
+from llmgw.core.link import Heartbeat, Report
 from llmgw.core.names import ShardId
 from llmgw.core.shard import ShardState
 from llmgw.core.units import GIB, Bytes
@@ -124,3 +126,23 @@ def test_a_message_weighs_by_what_it_makes_us_do() -> None:
     assert weight(crowded) > 300
     assert weight(Report(inventory=crowded.inventory)) > 300
     assert weight(Report(engines=LLAMA)) > 10
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "field"),
+    [
+        ("../x", "b1", "engine"),
+        ("", "b1", "engine"),
+        ("e" * 65, "b1", "engine"),
+        ("llama.cpp", "b1/b2", "version"),
+        ("llama.cpp", "b1\x1b[2J", "version"),
+    ],
+)
+def test_an_install_has_names_that_can_be_part_of_one(engine: str, version: str, field: str) -> None:
+    install = Install(engine=engine, version=version, step=InstallStep.READY, since=1.0)
+    with pytest.raises(BadMessage, match=f"message Installs: {field} .*must be "):
+        bounded(Installs(installs=(install,)))
+    with pytest.raises(BadMessage, match=f"message Registration: {field} .*must be "):
+        bounded(registration("node01", installs=(install,)))
+    fine = replace(install, engine="llama.cpp", version="b10991")
+    assert bounded(Installs(installs=(fine,))).installs == (fine,)

@@ -9,10 +9,12 @@ import pytest
 from llmgw import __version__
 from llmgw.core.errors import BadMessage, ClusterCannot, NotAllowed, PeerNotTrusted, TooMany, UnknownModel
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Desired, Secret, ShardReport
+from llmgw.core.facts import Secret, ShardReport
+from llmgw.core.link import Desired
 from llmgw.core.refusals import NodeAway
+from llmgw.core.routes import Routes
 from llmgw.core.shard import ShardState
-from llmgw.core.views import ModelView, NodeView, Noun, Routes
+from llmgw.core.views import ModelView, NodeView, Noun
 from llmgw.daemon import store as store_module
 from llmgw.daemon.store import NotStored
 from llmgw.wire.channel import Channel

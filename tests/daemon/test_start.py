@@ -43,8 +43,10 @@ async def test_check_says_whether_the_configuration_is_good_and_does_nothing(
     assert (status, said.count("\n")) == (0, 1)
     assert "good: cluster demo, 1 model, at" in said
     assert os.listdir(tmp_path) == ["server.yaml"]
-    status, said = await refused(tmp_path, certificates, "--check", heartbeat="1h")
-    assert status == 2
+    for wrong in ({"heartbeat": "1h"}, {"mirror": "nowhere"}):
+        status, said = await refused(tmp_path, certificates, "--check", **wrong)
+        assert (status, said.count("\n")) == (2, 1)
+    assert f"server.yaml: mirror: must be a directory, not {tmp_path}/nowhere" in said
 
 
 @pytest.mark.parametrize(

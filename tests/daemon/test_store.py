@@ -20,7 +20,10 @@ from llmgw.core.effects import (
     SaveNode,
     SaveOrdinal,
     SaveOverlay,
+    SaveRelease,
 )
+from llmgw.core.engines.orders import Release, ReleaseFile
+from llmgw.core.engines.terms import EngineKind
 from llmgw.core.errors import BadConfig, ClusterCannot
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import Profile, Want
@@ -39,6 +42,13 @@ ASSIGNMENT = Assignment(
     profile=PROFILE,
     placed_at=1764567890.25,
 )
+RELEASE = Release(
+    engine="llama.cpp",
+    version="b10485",
+    kind=EngineKind.ARCHIVE,
+    files=(ReleaseFile(name="llama.tar.gz", size=Bytes(7), digest="sha256:" + "a" * 64, url="https://host/x"),),
+)
+LOCKED = replace(RELEASE, engine="vllm", version="0.33.0", kind=EngineKind.PYTHON, variant="cpu", python="3.12")
 SCALED = Scaled(model=ModelName("gemma"), replicas=3, declared=2, by="operator ana")
 
 
@@ -61,6 +71,10 @@ async def test_what_was_saved_comes_back_after_reopening(tmp_path: Path) -> None
             SaveOrdinal(ModelName("gemma"), 1),
             SaveOverlay(SCALED),
             SaveNode(NodeName("node01"), "machine-1", Bytes(8 << 30)),
+            SaveRelease(replace(RELEASE, files=()), "v0.4.0"),
+            SaveRelease(RELEASE, "v0.4.1"),
+            SaveRelease(LOCKED, "0.33.0"),
+            SaveRelease(replace(LOCKED, variant="cuda"), "0.33.0"),
             AppendEvent(happened(1)),
             AppendEvent(happened(2)),
         ]
@@ -73,6 +87,11 @@ async def test_what_was_saved_comes_back_after_reopening(tmp_path: Path) -> None
     assert stored.overlays == (SCALED,)
     assert stored.machines == {"node01": "machine-1"}
     assert stored.memories == {"node01": 8 << 30}
+    assert stored.releases == (
+        ("v0.4.1", RELEASE),
+        ("0.33.0", LOCKED),
+        ("0.33.0", replace(LOCKED, variant="cuda")),
+    )
     assert stored.seq == 2
     assert await store.events(after=0, before=3, most=10) == [happened(1), happened(2)]
     assert await store.events(after=1, before=9, most=10) == [happened(2)]
@@ -182,6 +201,7 @@ async def kept(path: Path) -> None:
             SaveOrdinal(ModelName("gemma"), 1),
             SaveOverlay(SCALED),
             SaveNode(NodeName("node01"), "machine-1", Bytes(8 << 30)),
+            SaveRelease(RELEASE, "v0.4.1"),
             AppendEvent(happened(1)),
         ]
     )
@@ -258,6 +278,19 @@ PROFILE_JSON = '{"engine": "llama.cpp", "weights": "/w", "memory": 1, "arguments
         ("UPDATE nodes SET name = '../etc'", "table nodes: row '../etc': '../etc' is not a name for a node"),
         ("UPDATE nodes SET machine = 'a b'", "table nodes: row 'node01': machine: 'a b' is not the id of a machine"),
         ("UPDATE nodes SET machine = CAST(x'ff' AS TEXT)", "row 'node01': machine: .* is not UTF-8"),
+        ("UPDATE releases SET release = '{'", "table releases: row 'llama.cpp/b10485/': release: is not JSON"),
+        ("UPDATE releases SET release = x'7b7d'", "row 'llama.cpp/b10485/': release: b'{}' is not text"),
+        (
+            "UPDATE releases SET release = replace(release, 'sha256', 'md5')",
+            "row 'llama.cpp/b10485/': release: files: 0: digest: 'md5:a",
+        ),
+        (
+            "UPDATE releases SET release = replace(release, 'llama.tar.gz', '../x')",
+            "release: files: 0: name: '../x' is not a name for a file",
+        ),
+        ("UPDATE releases SET name = 'llama.cpp/b1/'", "row 'llama.cpp/b1/': name: 'llama.cpp/b1/' is not the name of"),
+        ("UPDATE releases SET wanted = CAST(x'ff' AS TEXT)", "row 'llama.cpp/b10485/': wanted: .* is not UTF-8"),
+        ("DROP TABLE releases", "no such table: releases"),
         ("DROP TABLE nodes", "no such table: nodes"),
         ("DROP TABLE events", "no such table: events"),
         ("ALTER TABLE overlays RENAME COLUMN declared TO said", "no such column: overlays.declared"),

@@ -10,20 +10,10 @@ import pytest
 from llmgw.core.events import Event, EventKind
 from llmgw.core.facts import Secret
 from llmgw.core.names import ModelName, NodeName, ReplicaId
-from llmgw.core.state import NodeState
+from llmgw.core.presence import NodeState
+from llmgw.core.routes import Route, RouteReplica, Routes
 from llmgw.core.units import Bytes
-from llmgw.core.views import (
-    Gone,
-    Item,
-    ModelState,
-    NodeView,
-    Noun,
-    Page,
-    Revision,
-    Route,
-    RouteReplica,
-    Routes,
-)
+from llmgw.core.views import Gone, Item, ModelState, NodeView, Noun, Page, Revision
 from llmgw.core.warnings import OtherWarning
 from llmgw.daemon import pages, routes, watch
 from llmgw.daemon.routes import RouteFeed

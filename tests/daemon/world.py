@@ -9,9 +9,10 @@ from typing import Any
 from llmgw.core.catalog import Model
 from llmgw.core.cluster import Cluster
 from llmgw.core.effects import Persist
+from llmgw.core.engines.orders import EngineWish
 from llmgw.core.events import Event, EventKind
-from llmgw.core.facts import Accepted, Desired, Refused, Registration, TryAddress
 from llmgw.core.inputs import AgentRegistered, CatalogLoaded
+from llmgw.core.link import Accepted, Desired, Refused, Registration, TryAddress
 from llmgw.core.names import NodeName
 from llmgw.core.settings import Settings, Stored
 from llmgw.daemon.attempts import AttemptFeed
@@ -77,6 +78,16 @@ class FakeSessions:
         self.questions.append((node, question))
 
 
+@dataclass
+class FakeResolver:
+    """What was to be found out."""
+
+    wishes: list[EngineWish] = field(default_factory=list)
+
+    def resolve(self, wish: EngineWish) -> None:
+        self.wishes.append(wish)
+
+
 class Clock:
     """The loop's clock, offset so that it looks like wall time, and put on by a test that lets time pass."""
 
@@ -128,6 +139,7 @@ class World:
     routes: RouteFeed
     brain: Brain
     clock: Clock
+    resolver: FakeResolver
 
     async def join(self, name: str, session: int) -> None:
         await self.brain.tell(AgentRegistered(session=session, registration=registration(name)))
@@ -149,14 +161,14 @@ def registration(name: str, **fields: object) -> Registration:
 @asynccontextmanager
 async def running(*models: Model, settings: Settings = SETTINGS, stored: Stored | None = None) -> AsyncIterator[World]:
     """A brain at work; at the end it is stopped, and must then end by itself."""
-    clock, store, sessions = Clock(), FakeStore(), FakeSessions()
+    clock, store, sessions, resolver = Clock(), FakeStore(), FakeSessions(), FakeResolver()
     cluster = Cluster(settings, stored or Stored(), epoch=7, now=clock.now())
     hub, routes = ListeningHub(cluster, clock.now, store.events), RouteFeed()
-    brain = Brain(cluster, store, hub, routes, AttemptFeed(), sessions, clock.now, beat=settings.heartbeat)
+    brain = Brain(cluster, store, hub, routes, AttemptFeed(), sessions, resolver, clock.now, beat=settings.heartbeat)
     async with asyncio.TaskGroup() as group:
         group.create_task(brain.run())
         try:
             await brain.tell(CatalogLoaded(models={model.name: model for model in models}))
-            yield World(cluster, store, sessions, hub, routes, brain, clock)
+            yield World(cluster, store, sessions, hub, routes, brain, clock, resolver)
         finally:
             brain.stop()

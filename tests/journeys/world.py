@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from llmgw.cli.local import leftovers
-from llmgw.cli.local.cluster import LocalCluster, Seen, running
+from llmgw.cli.local.cluster import CONTROL, LocalCluster, Seen, running
 from llmgw.cli.local.http import Answer, ask
 from llmgw.cli.local.layout import Plan
 from llmgw.client import ControlClient
@@ -91,6 +93,15 @@ async def ctl(cluster: LocalCluster, *words: str) -> dict[str, Any]:
     out, words_of_it = await process.communicate()
     assert process.returncode == 0, words_of_it.decode()
     return dict(json.loads(out))
+
+
+def reload(cluster: LocalCluster, edit: Callable[[dict[str, Any]], None]) -> None:
+    """As an operator does: edit server.yaml, and let llmgwd read it again."""
+    file = cluster.plan.directory / "server.yaml"
+    said = yaml.safe_load(file.read_text())
+    edit(said)
+    file.write_text(yaml.safe_dump(said))
+    cluster.children[CONTROL].process.send_signal(signal.SIGHUP)
 
 
 async def until(cluster: LocalCluster, true: Callable[[Seen], bool]) -> Seen:

@@ -62,17 +62,24 @@ def test_a_control_plane_and_an_agent_trust_each_other_strictly(authority: Path,
         handshake(control, agent, "cp2")
 
 
-def test_an_agent_cannot_serve_and_a_control_plane_cannot_dial(authority: Path, tmp_path: Path) -> None:
+def test_agents_serve_agents_a_control_plane_cannot_dial_and_all_others_cannot_serve(
+    authority: Path, tmp_path: Path
+) -> None:
     control = pki.issue(authority, "cp1", Role.CONTROL, [], tmp_path)
-    agent = pki.issue(authority, "node01", Role.AGENT, [], tmp_path)
-    with pytest.raises(ssl.SSLError):
-        handshake(agent, agent, "node01")
+    agents = [pki.issue(authority, name, Role.AGENT, [], tmp_path) for name in ("node01", "node02")]
+    handshake(*agents, "node01")
+    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+        handshake(*agents, "node02")
     with pytest.raises(ssl.SSLError):
         handshake(control, control, "cp1")
+    for role in (Role.ROUTER, Role.OPERATOR, Role.VIEWER):
+        other = pki.issue(authority, role.value, role, [], tmp_path)
+        with pytest.raises(ssl.SSLCertVerificationError, match="purpose"):
+            handshake(other, agents[0], role.value)
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_leaf_says_who_it_is_once_and_holds_one_purpose(authority: Path, tmp_path: Path, role: Role) -> None:
+def test_a_leaf_says_who_it_is_once_and_what_it_is_for(authority: Path, tmp_path: Path, role: Role) -> None:
     issued = pki.issue(authority, "it", role, ["it.lab", "10.0.0.5", "::1", "it.lab"], tmp_path)
     certificate = leaf(issued)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -80,8 +87,9 @@ def test_a_leaf_says_who_it_is_once_and_holds_one_purpose(authority: Path, tmp_p
     assert names.get_values_for_type(x509.DNSName) == ["it", "it.lab"]
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.5", "::1"]
     assert [a.value for a in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["it"]
-    purpose = ExtendedKeyUsageOID.SERVER_AUTH if role is Role.CONTROL else ExtendedKeyUsageOID.CLIENT_AUTH
-    assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+    serves, dials = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+    purposes = {Role.CONTROL: [serves], Role.AGENT: [dials, serves]}.get(role, [dials])
+    assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == purposes
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage)
     assert usage.critical
     assert usage.value.digital_signature

@@ -14,7 +14,8 @@ from llmgw.config.router import RouterConfig
 from llmgw.config.tls import TlsFiles
 from llmgw.core.facts import Secret
 from llmgw.core.names import ModelName, NodeName, ReplicaId
-from llmgw.core.views import ModelState, Revision, Route, RouteReplica, Routes
+from llmgw.core.routes import Route, RouteReplica, Routes
+from llmgw.core.views import ModelState, Revision
 from llmgw.router.reach import Dial
 from llmgw.router.run import Router
 

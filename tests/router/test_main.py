@@ -12,7 +12,7 @@ import pytest
 
 from llmgw.config.tls import TlsFiles
 from llmgw.core.identity import Role
-from llmgw.core.views import Routes
+from llmgw.core.routes import Routes
 from llmgw.host.machine import machine_id
 from llmgw.pki import authority
 from llmgw.router import main as main_module

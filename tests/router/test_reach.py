@@ -14,7 +14,7 @@ import uvloop
 
 from llmgw.core.errors import ControlUnreachable, Rejected
 from llmgw.core.names import NodeName
-from llmgw.core.views import Attempt, Noted, Tried
+from llmgw.core.routes import Attempt, Noted, Tried
 from llmgw.router import reach as reach_module
 from llmgw.router.reach import AT_ONCE, ELSEWHERE, Reaching, reach
 from tests.router.rig import HERE, Rig, chat, replica

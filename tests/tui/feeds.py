@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from textual.pilot import Pilot
 
-from llmgw.core.errors import ControlUnreachable, UnknownModel
+from llmgw.core.engines.terms import engine_id
+from llmgw.core.errors import ControlUnreachable, UnknownModel, UnknownNode
 from llmgw.core.events import EventKind
 from llmgw.core.safe import safe
 from llmgw.core.views import Done, Why
@@ -21,6 +22,7 @@ def view_of(world: worlds.World, link: Link = Link.LIVE, *, ago: float = 0, prob
         nodes={node.name: node for node in world.nodes},
         models={model.name: model for model in world.models},
         replicas=Replicas({replica.id: replica for replica in world.replicas}),
+        engines={engine_id(one.node, one.install.engine, one.install.version): one for one in world.engines},
         events=world.events,
         whole=True,
         link=link,
@@ -43,6 +45,7 @@ class FixedFeed:
         self.where = safe("127.0.0.1:7443  mTLS")
         self.view = view if view is not None else view_of(world)
         self.scaled: list[tuple[str, int]] = []
+        self.retried: list[tuple[str, str]] = []
         self.asked: list[str] = []
         self.time = now
         self._whys = world.whys
@@ -73,4 +76,11 @@ class FixedFeed:
             raise UnknownModel(model, self.view.models)
         self.scaled.append((model, replicas))
         what = worlds.event(48214, 0, EventKind.MODEL_SCALED, model, f"{replicas} replicas wanted", by="ana")
+        return Done(revision=replace(worlds.REVISION, seq=48214), event=what)
+
+    async def retry(self, node: str, engine: str) -> Done:
+        if node not in self.view.nodes:
+            raise UnknownNode(node, self.view.nodes)
+        self.retried.append((node, engine))
+        what = worlds.event(48214, 0, EventKind.ENGINE_RETRIED, node, f"{engine} b10991", by="ana")
         return Done(revision=replace(worlds.REVISION, seq=48214), event=what)

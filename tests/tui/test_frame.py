@@ -163,8 +163,8 @@ def test_the_table_of_keys_says_where_each_works_and_nothing_twice() -> None:
     rows = keytable.markdown().splitlines()[2:]
     assert len(rows) == len(set(rows)) == len(keys.ALL)
     assert "| `s` | scale **!** | models |" in rows
-    assert "| `e` | its events | nodes, models |" in rows
-    assert "| `S` | sort by next (column) | nodes, a node, models, events |" in rows
+    assert "| `e` | its events | nodes, models, engines |" in rows
+    assert "| `S` | sort by next (column) | nodes, a node, models, engines, events |" in rows
     assert {row.split(" | ")[2].rstrip(" |") for row in rows} & {"here", "table", "move", ""} == set()
 
 

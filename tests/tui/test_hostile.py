@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llmgw.tui.app import Console
-from llmgw.tui.rows import events, models, nodes, replicas, why
+from llmgw.tui.rows import engines, events, models, nodes, replicas, why
 from llmgw.tui.rows.row import made
 from tests import worlds
 from tests.core.test_safe import HOSTILE
@@ -50,7 +50,9 @@ async def walk(text: str) -> list[tuple[str, Any]]:
             ["escape", "w"],
             ["colon", *"ev", "enter"],
             ["enter"],
-            ["question_mark"],
+            ["colon", *"en", "enter"],
+            ["enter", "R"],
+            ["escape", "question_mark"],
         ):
             await pilot.press(*press)
             await pilot.pause()
@@ -87,10 +89,12 @@ def test_no_cell_of_any_table_holds_what_would_steer_a_terminal(text: str) -> No
         *made(nodes.entries(view)),
         *made(models.entries(view, {text})),
         *made(replicas.entries(view, text)),
+        *made(engines.entries(view)),
         *made(events.entries(view.events, "")),
         *made(why.entries(world.whys[text])),
     ]
-    assert len(rows) >= 6
+    assert len(rows) >= 8
+    check([(line, None) for name in view.engines for line in engines.about(view, name)])
     for row in rows:
         check([(piece, None) for piece in (*(cell.drawn(worlds.T0) for cell in row.cells), *row.detail)])
 

@@ -12,8 +12,8 @@ from llmgw.config.client import ClientConfig
 from llmgw.config.tls import TlsFiles
 from llmgw.core.errors import BadConfig, ControlUnreachable, UnknownModel
 from llmgw.core.identity import Role
+from llmgw.core.presence import NodeState
 from llmgw.core.safe import safe
-from llmgw.core.state import NodeState
 from llmgw.core.views import Gone, Noun
 from llmgw.pki import authority
 from llmgw.tui import live

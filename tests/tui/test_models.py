@@ -30,6 +30,12 @@ def test_models_fit_into_80_by_24(snap_compare: Any) -> None:
     assert snap_compare(Console(FixedFeed(worlds.many_states())), press=press, terminal_size=(80, 24))
 
 
+def test_a_change_of_versions_is_told_with_what_each_replica_runs(snap_compare: Any) -> None:
+    """And one that stopped with its reason, in full under the table; nobody is told to scale."""
+    press = [*MODELS, "enter", "down", "down", "down", "down"]
+    assert snap_compare(Console(FixedFeed(worlds.rolling())), press=press, terminal_size=(120, 30))
+
+
 def test_scale_asks_names_the_model_and_says_what_comes_of_it(snap_compare: Any) -> None:
     """Cancel has the focus until a number is typed."""
     assert snap_compare(Console(FixedFeed(worlds.three_nodes())), press=[*MODELS, "s", "plus"], terminal_size=SIZE)

@@ -154,23 +154,23 @@ def drawn(app: Console) -> str:
 @pytest.mark.parametrize("world", [worlds.gpu_server(), worlds.sick_node(), worlds.speaking("日本 " * 30)])
 def test_no_line_is_wider_than_the_terminal(world: worlds.World, room: int) -> None:
     for one in world.nodes:
-        for line in laid_out(node.blocks(one, worlds.T0), room):
+        for line in laid_out(node.blocks(one, (), worlds.T0), room):
             assert sum(width(text) for text, _ in line) <= room
 
 
 def test_what_is_wrong_is_marked_in_words_and_not_by_colour_alone() -> None:
-    for line in laid_out(node.blocks(worlds.sick_node().nodes[1], worlds.T0), 120):
+    for line in laid_out(node.blocks(worlds.sick_node().nodes[1], (), worlds.T0), 120):
         for text, style in line:
             assert style != "$warning" or "!" in text or not text.strip() or not text.startswith("  !"), text
-    marked = [row for block in node.blocks(worlds.sick_node().nodes[1], worlds.T0) for row in block.rows]
+    marked = [row for block in node.blocks(worlds.sick_node().nodes[1], (), worlds.T0) for row in block.rows]
     assert {row.cells[0].text for row in marked if row.cells[0].tone is Tone.WARN} == {"!"}
 
 
 def test_a_node_that_never_came_back_says_so_and_shows_what_is_left() -> None:
     known = worlds.one_node_lost().nodes[4]
-    said = [safe(text) for block in node.blocks(known, worlds.T0) for text, _ in block.said]
+    said = [safe(text) for block in node.blocks(known, (), worlds.T0) for text, _ in block.said]
     assert "! machine known from before; its agent has not come back yet" in said
-    assert {block.title for block in node.blocks(known, worlds.T0)} == {"node", "memory", "engines", "routers"}
+    assert {block.title for block in node.blocks(known, (), worlds.T0)} == {"node", "memory", "engines", "routers"}
 
 
 def test_parts_of_a_divided_gpu_stand_under_their_card() -> None:
@@ -181,7 +181,7 @@ def test_parts_of_a_divided_gpu_stand_under_their_card() -> None:
     divided = replace(first, divided=True)
     inventory = replace(server.inventory, gpus=(divided, second, part))
     usage = replace(server.usage, gpu_used=(Bytes(0), Bytes(GIB), Bytes(5 * GIB)))
-    blocks = node.blocks(replace(server, inventory=inventory, usage=usage), worlds.T0)
+    blocks = node.blocks(replace(server, inventory=inventory, usage=usage), (), worlds.T0)
     [gpus] = [block for block in blocks if block.title == "GPUs"]
     told = [" ".join(cell.text for cell in row.cells[1:5]) for row in gpus.rows]
     assert told[0].startswith("0 NVIDIA H100") and gpus.rows[0].cells[-1].text == "divided, runs nothing itself"

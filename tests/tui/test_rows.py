@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgw.core.groups import bar
+from llmgw.core.presence import NodeState
 from llmgw.core.safe import Safe, safe
-from llmgw.core.state import NodeState
 from llmgw.core.units import GIB
 from llmgw.tui.rows import models, nodes, replicas, why
 from llmgw.tui.rows.row import Cell, Column, Row, made, matching, ordered, rough_age

@@ -94,7 +94,7 @@ async def test_nothing_is_answered_on_an_old_connection_after_closing(serve, mak
         await asyncio.sleep(0)
         count = len(client.events)
         await client.open(body=message())
-        assert await client.farewell() == "the control plane is stopping"
+        assert await client.farewell() == "the server is stopping"
         assert not any(isinstance(event, ResponseReceived) for event in client.events[count:])
         await closing
 

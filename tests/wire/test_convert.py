@@ -10,26 +10,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llmgw.core import device_warnings, events, facts, inventory, refusals, shard, views, warnings
+from llmgw.core import device_warnings, events, facts, inventory, link, refusals, routes, shard, views, warnings
+from llmgw.core.engines import orders, terms
 from llmgw.core.errors import BadMessage
+from llmgw.core.presence import NodeState
 from llmgw.core.refusals import Refusal
-from llmgw.core.state import NodeState
 from llmgw.wire import convert
 from llmgw.wire.agent import v1 as agent
 from llmgw.wire.convert import decode, enum_from_wire, from_wire, to_wire
+from llmgw.wire.engines import v1 as engines
 from llmgw.wire.facts import v1 as wire
 from llmgw.wire.operator import v1 as operator
+from llmgw.wire.operator.engines import v1 as operator_engines
 from llmgw.wire.parts import has_more_parts
 
 from .values import values
 
-PACKAGES = (wire, agent, operator)
+PACKAGES = (wire, engines, agent, operator, operator_engines)
 UNIONS = {
     "Refusal": refusals.Refusal,
     "NodeWarning": warnings.NodeWarning,
     "Item": views.Item,
-    "AgentMessage": facts.AgentMessage,
-    "ControlMessage": facts.ControlMessage,
+    "AgentMessage": link.AgentMessage,
+    "ControlMessage": link.ControlMessage,
 }
 ASKED = {
     "AboutRequest",
@@ -39,12 +42,37 @@ ASKED = {
     "WatchRoutesRequest",
     "WatchAttemptsRequest",
     "ReportAttemptRequest",
+    "EnginesWantedRequest",
+    "LockEngineRequest",
+    "RetryEngineRequest",
+    "ReleaseRequest",
+    "ReadFileRequest",
+    "FileChunk",
 }
-"""Messages without a counterpart: what a caller asks is the arguments of a method."""
+"""Messages without a counterpart: what a caller asks is the arguments of a method, and a file's bytes are no value."""
+
+MODULES = (
+    *(facts, link, terms, orders, inventory, views, routes),
+    *(refusals, device_warnings, warnings, events, shard),
+)
+"""Where core has what travels."""
 
 CORE = {"NodeState": NodeState} | {
     value.__name__: value
-    for module in (facts, inventory, views, refusals, device_warnings, warnings, events, shard)
+    for module in (
+        facts,
+        link,
+        terms,
+        orders,
+        inventory,
+        views,
+        routes,
+        refusals,
+        device_warnings,
+        warnings,
+        events,
+        shard,
+    )
     for value in vars(module).values()
     if isinstance(value, type) and value.__module__ == module.__name__
 }
@@ -92,7 +120,7 @@ def test_every_enum_has_the_same_members_and_a_zero_that_is_never_sent():
 
 
 def test_a_plan_refuses_what_does_not_match():
-    for core, message in ((inventory.Cpu, wire.Gpu), (facts.AgentMessage, agent.ControlMessage), (int, wire.Cpu)):
+    for core, message in ((inventory.Cpu, wire.Gpu), (link.AgentMessage, agent.ControlMessage), (int, wire.Cpu)):
         with pytest.raises(TypeError):
             convert._plan(core, message)
     with pytest.raises(TypeError):
@@ -185,9 +213,9 @@ def test_what_the_codec_lets_pass_is_refused_when_read():
     at = {"at": 1.0}
     usage = wire.Usage(memory_available=1)
     cases = [
-        (agent.Heartbeat(**at), facts.Heartbeat, "Heartbeat: usage is missing"),
-        (agent.Heartbeat(at=math.nan, usage=usage), facts.Heartbeat, "at must be a finite number, not nan"),
-        (agent.Heartbeat(at=math.inf, usage=usage), facts.Heartbeat, "at must be a finite number, not inf"),
+        (agent.Heartbeat(**at), link.Heartbeat, "Heartbeat: usage is missing"),
+        (agent.Heartbeat(at=math.nan, usage=usage), link.Heartbeat, "at must be a finite number, not nan"),
+        (agent.Heartbeat(at=math.inf, usage=usage), link.Heartbeat, "at must be a finite number, not inf"),
         (wire.Failure(text="x", **at), facts.Failure, "kind has no known value"),
         (wire.Failure(kind=wire.FailureKind(77), text="x", **at), facts.Failure, "kind has no known value"),
         (wire.Cpu(cores=-1), inventory.Cpu, "cores must be a number from 0 to 4294967295, not -1"),
@@ -195,34 +223,34 @@ def test_what_the_codec_lets_pass_is_refused_when_read():
         (wire.Cpu(cores=True), inventory.Cpu, "cores must be a number"),
         (wire.NodeAway(node="N 1", seconds=1.0), refusals.NodeAway, "node is no name: 'N 1'"),
         (wire.NodeAway(node="", seconds=1.0), refusals.NodeAway, "node is no name"),
-        (operator.RouteReplica(id="m", node="n", port=1), views.RouteReplica, "id is no name"),
+        (operator.RouteReplica(id="m", node="n", port=1), routes.RouteReplica, "id is no name"),
         (
             operator.RouteReplica(id="m/0", node="n", port=0),
-            views.RouteReplica,
+            routes.RouteReplica,
             "port must be a number from 1 to 65535",
         ),
-        (operator.RouteReplica(id="m/0", node="n", port=65536), views.RouteReplica, "port must be"),
-        (agent.AgentMessage(), facts.AgentMessage, "its oneof must have one member, not 0"),
+        (operator.RouteReplica(id="m/0", node="n", port=65536), routes.RouteReplica, "port must be"),
+        (agent.AgentMessage(), link.AgentMessage, "its oneof must have one member, not 0"),
         (wire.Refusal(code="new_reason", text="x"), Refusal, "its oneof must have one member, not 0"),
     ]
     for message, core, text in cases:
         assert text in bad(message, core)
     two = agent.AgentMessage(leaving=agent.Leaving(), report=agent.Report())
-    assert "its oneof must have one member, not 2" in bad(two, facts.AgentMessage)
+    assert "its oneof must have one member, not 2" in bad(two, link.AgentMessage)
 
 
 def test_a_wire_type_that_the_codec_takes_for_another_is_refused():
     """It puts the number of a varint into a field of text, and text where a message belongs."""
     number_as_text = decode(b"\x08\x05", agent.Leaving)
-    assert "reason must be text" in bad(number_as_text, facts.Leaving)
+    assert "reason must be text" in bad(number_as_text, link.Leaving)
     shard_as_number = decode(b"\x08\x05", agent.Report)
-    assert "shards is not a message" in bad(shard_as_number, facts.Report)
+    assert "shards is not a message" in bad(shard_as_number, link.Report)
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x02\xff\xfe", b"\x80" * 12, b"\x09\x01", b"\x0a\x80"])
 def test_bytes_that_are_no_message_are_a_bad_message(data):
     with pytest.raises(BadMessage):
-        from_wire(decode(data, agent.Leaving), facts.Leaving)
+        from_wire(decode(data, agent.Leaving), link.Leaving)
 
 
 def nested(tag, data):
@@ -282,9 +310,9 @@ def test_what_cannot_be_sent_is_refused_when_written():
         (inventory.Cpu(cores=1 << 32), wire.Cpu),
         (inventory.Usage(memory_available=-1), wire.Usage),
         (facts.Engines(probed_at=math.nan), wire.Engines),
-        (facts.Heartbeat(at=math.inf, usage=usage), agent.Heartbeat),
-        (facts.Leaving(reason="half a pair \ud800"), agent.Leaving),
-        (facts.Leaving(reason=3), agent.Leaving),
+        (link.Heartbeat(at=math.inf, usage=usage), agent.Heartbeat),
+        (link.Leaving(reason="half a pair \ud800"), agent.Leaving),
+        (link.Leaving(reason=3), agent.Leaving),
     ]
     for value, message in cases:
         with pytest.raises(BadMessage):
@@ -293,7 +321,7 @@ def test_what_cannot_be_sent_is_refused_when_written():
 
 def test_a_key_stays_a_secret_on_the_way():
     report = facts.ShardReport(shard="m/0.0", state=shard.ShardState.READY, since=1.0, key=facts.Secret("s3cret"))
-    back = from_wire(decode(bytes(to_wire(report, wire.ShardReport)), wire.ShardReport), facts.ShardReport)
+    back = from_wire(decode(bytes(to_wire(report, agent.ShardReport)), agent.ShardReport), facts.ShardReport)
     assert back.key == "s3cret" and "s3cret" not in repr(back)
 
 

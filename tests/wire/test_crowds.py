@@ -11,7 +11,6 @@ from llmgw.core.errors import BadMessage, ControlFault
 from llmgw.core.identity import Role
 from llmgw.wire.agent import v1 as agent
 from llmgw.wire.channel import Channel
-from llmgw.wire.facts import v1 as facts
 from llmgw.wire.operator import v1 as operator
 from llmgw.wire.server import Limits
 
@@ -146,9 +145,9 @@ async def test_answers_that_are_not_read_do_not_heap_up(serve, raw, caplog):
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        (lambda: [facts.ShardReport()] * 100_000, "its bytes would have more than 50000 parts"),
-        (lambda: [facts.ShardReport(shard="s", host="h", launch=1)] * 20_000, "its bytes would have more than 50000"),
-        (lambda: [facts.ShardReport(host="x" * 70_000)] * 60, r"its length is 42\d+ bytes; at most 4194304 are taken"),
+        (lambda: [agent.ShardReport()] * 100_000, "its bytes would have more than 50000 parts"),
+        (lambda: [agent.ShardReport(shard="s", host="h", launch=1)] * 20_000, "its bytes would have more than 50000"),
+        (lambda: [agent.ShardReport(host="x" * 70_000)] * 60, r"its length is 42\d+ bytes; at most 4194304 are taken"),
     ],
 )
 async def test_a_message_that_nobody_would_take_is_refused_before_it_is_sent(serve, make_files, report, words):

@@ -57,7 +57,7 @@ async def test_the_server_stops(serve, dial):
         await anext(link)
         async with asyncio.TaskGroup() as group:
             group.create_task(served.server.close())
-            with pytest.raises(ControlUnreachable, match="the control plane is stopping"):
+            with pytest.raises(ControlUnreachable, match="the server is stopping"):
                 await anext(link)
 
 

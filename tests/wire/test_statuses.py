@@ -16,12 +16,16 @@ SAMPLES = [
     errors.BadProfile("model gemma", "weights /x.gguf are missing", "put them there"),
     errors.UnknownModel("qwn", ["qwen", "gemma"]),
     errors.UnknownModel("qwn"),
+    errors.UnknownNode("node09", ["node01", "node02"]),
+    errors.UnknownRelease("4f2a"),
+    errors.EngineNotWanted("node01", "vllm", "wanted there: llama.cpp"),
     errors.InvalidTransition("shard m/0.0", "ready", "fetch"),
     errors.NotAllowed("viewer v", "scale", "the role operator"),
     errors.Unreachable("the network"),
     errors.ControlUnreachable("host:7443", "connection refused", "is it running?"),
     errors.PeerNotTrusted("control plane x", "expired"),
     errors.ClusterCannot("no node has room"),
+    errors.NoBuild("llama.cpp b10991 has no build for riscv64"),
     errors.ControlFault("see the log"),
 ]
 

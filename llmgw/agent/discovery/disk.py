@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmgw.agent.discovery.root import Root
-from llmgw.agent.threads import once
 from llmgw.config.agent import AgentConfig
 from llmgw.core.inventory import Disk
 from llmgw.core.units import NONE, Bytes
 from llmgw.host.reason import reason
 from llmgw.host.room import nearest, room
+from llmgw.host.threads import once
 
 WEIGHTS = Path("/var/lib/llmgw-weights")
 """Looked at wherever it exists."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from llmgw.agent.discovery import amd, nvidia, rocm
 from llmgw.agent.discovery.gpus_found import Gpus
 from llmgw.agent.discovery.root import Root
-from llmgw.agent.threads import once
 from llmgw.core.units import Bytes
+from llmgw.host.threads import once
 
 
 async def look(root: Root, total: Bytes, available: Bytes, ours: Callable[[int], bool], *, limit: float) -> Gpus:
@@ -20,7 +20,8 @@ async def look(root: Root, total: Bytes, available: Bytes, ours: Callable[[int],
         asked, told = await asyncio.gather(nvidia.ask(tool, limit), amd.ask(others, limit))
         return await once(("GPUs", root), limit, _read, root, asked, told, total, available, ours)
     except TimeoutError as error:
-        return Gpus(problem=f"the kernel's files about GPUs and their processes {error.strerror}")
+        problem = f"the kernel's files about GPUs and their processes {error.strerror}"
+        return Gpus(problem=problem, nvidia_driver=True)
 
 
 def _tools(root: Root) -> tuple[str | None, amd.Tools]:
@@ -41,4 +42,5 @@ def _read(
         used=one.used + other.used,
         holders=one.holders + other.holders,
         problem="; ".join(filter(None, (one.problem, other.problem))),
+        nvidia_driver=root.exists(nvidia.MODULE),
     )

@@ -20,3 +20,5 @@ class Gpus:
     holders: tuple[GpuHolder, ...] = ()
     problem: str = ""
     """What was wrong with looking; `gpus` may then lack some, or all."""
+    nvidia_driver: bool = False
+    """NVIDIA's kernel module is loaded, or that could not be told."""

@@ -13,10 +13,10 @@ from llmgw.agent.discovery.disk import disks
 from llmgw.agent.discovery.numa import numa
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.discovery.virtualization import virtualization
-from llmgw.agent.threads import once
 from llmgw.config.agent import AgentConfig
 from llmgw.core.inventory import Cpu, Fabric, FabricAdapter, Gpu, Inventory, NumaNode
 from llmgw.core.units import Bytes
+from llmgw.host.threads import once
 
 Ours = Callable[[int], bool]
 """Whether a process is an engine of ours."""
@@ -81,11 +81,13 @@ async def look(
         disks=asking.result(),
         gpus=cards.gpus,
         gpu_problem=cards.problem,
+        nvidia_driver=cards.nvidia_driver,
         gpu_holders=cards.holders,
         adapters=ports,
         adapter_problem=adapter_problem,
         fabrics=tuple(Fabric(name=name, adapters=named) for name, named in config.fabrics.items()),
         by_hand=comparing.result(),
+        labels=tuple(sorted(f"{key}={value}" for key, value in config.labels.items())),
         certificate_ends=ends,
         recorded="" if root.real else str(root.path),
     )

@@ -33,6 +33,9 @@ _MEANING = {
 _NOT_FOUND = 6
 """Exit status where there is no device: an answer, no failure."""
 
+MODULE = "sys/module/nvidia"
+"""There while the kernel's driver is loaded, whatever the tool says."""
+
 _NAMED = 3
 """GPUs that are named in one problem."""
 

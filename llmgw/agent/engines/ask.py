@@ -1,4 +1,4 @@
-"""What does the engine on this port answer? One small GET at a time, with bounds on time and size."""
+"""What does the engine on this port answer? One small request at a time, with bounds on time and size."""
 
 import asyncio
 import contextlib
@@ -24,14 +24,24 @@ class Answer:
 
 async def get(process: Process, path: str, *, timeout: float = TIMEOUT) -> Answer:
     """Ask for `path` with the engine's key; never raises for what the other end does."""
+    return await _exchange(process, "GET", path, b"", timeout)
+
+
+async def post(process: Process, path: str, body: bytes, *, timeout: float = TIMEOUT) -> Answer:
+    """Send JSON to `path` in the same way."""
+    return await _exchange(process, "POST", path, body, timeout)
+
+
+async def _exchange(process: Process, method: str, path: str, body: bytes, timeout: float) -> Answer:
     try:
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(process.host, process.port, limit=65536)
             try:
                 # HTTP/1.0: the answer ends with the connection, and no encoding is applied to it.
                 authority = f"[{process.host}]" if ":" in process.host else process.host
-                head = f"GET {path} HTTP/1.0\r\nHost: {authority}\r\nAuthorization: Bearer {process.key}\r\n\r\n"
-                writer.write(head.encode())
+                head = f"{method} {path} HTTP/1.0\r\nHost: {authority}\r\nAuthorization: Bearer {process.key}\r\n"
+                about = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+                writer.write(f"{head}{about}\r\n".encode() + body)
                 return _answer(await _all(reader))
             finally:
                 writer.close()

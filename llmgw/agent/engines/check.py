@@ -23,22 +23,32 @@ class Room:
     available: Bytes
 
 
-def check(order: ShardOrder, engine: Engine | None, adapter: Adapter | None, room: Room) -> None:
-    """Raise BadProfile with the node's words when the shard cannot start here. Reads the weights' first bytes."""
-    _engine(order, engine, adapter)
+def check(order: ShardOrder, engine: Engine | None, adapter: Adapter | None, room: Room) -> Engine:
+    """Return the engine, or raise BadProfile with the node's words when the shard cannot start here.
+
+    Reads the weights' first bytes.
+    """
+    engine = _engine(order, engine, adapter)
     _numbers(order)
     weights = _weights(order.profile.weights)
     _memory(order, weights, adapter, room)
+    return engine
 
 
-def _engine(order: ShardOrder, engine: Engine | None, adapter: Adapter | None) -> None:
+def _engine(order: ShardOrder, engine: Engine | None, adapter: Adapter | None) -> Engine:
     name, wanted = order.profile.engine, order.profile.version
-    if engine is None or adapter is None:
-        raise BadProfile(f"engine {name}", "this node has none", f"name one in agent.yaml: engines: {{{name}: PATH}}")
+    if adapter is None:
+        raise BadProfile(f"engine {name}", "this agent does not know how to run it")
+    if engine is None:
+        way_out = (
+            f"have it installed by `engines:` in server.yaml, or name one in agent.yaml: engines: {{{name}: PATH}}"
+        )
+        raise BadProfile(f"engine {name}", "this node has none", way_out)
     if engine.report.problem:
         raise BadProfile(f"engine {name}", engine.report.problem)
     if wanted and wanted != engine.report.version:
         raise BadProfile(f"engine {name}", f"is {engine.report.version} here, the profile wants {wanted}")
+    return engine
 
 
 def _numbers(order: ShardOrder) -> None:

@@ -15,6 +15,7 @@ NAME = "llama.cpp"
 
 _VERSION = re.compile(r"version: (?:(\d+) \((\w+)\)|(\S+) \(build (\d+), commit (\w+)\))")
 _FLAG = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
+_DEVICE = re.compile(r"^ +[A-Za-z]+\d+: .+ \(\d+ MiB, \d+ MiB free\)[ \t]*$", re.M)
 
 _WANTED: Mapping[str, tuple[str, ...]] = {
     "model": ("-m", "--model"),
@@ -95,6 +96,20 @@ def argv(program: str, order: ShardOrder, place: Place, known: frozenset[str]) -
         spelling = _spelling(meaning, known)
         words += [] if spelling is None else [spelling] if value is None else [spelling, value]
     return (*words, *profile.arguments)
+
+
+def proof(program: str, weights: str, place: tuple[str, int], known: frozenset[str], layers: int) -> tuple[str, ...]:
+    """Return the command line that loads a small model with so many layers on a GPU, as plainly as a build can."""
+    host, port = place
+    said = {"model": weights, "host": host, "port": str(port), "context": "256", "slots": "1", "fit": "off"}
+    said |= {"cache": "0", "threads": "2", "gpu": str(layers)}
+    spelled = [(_spelling(meaning, known), value) for meaning, value in said.items()]
+    return (program, *(word for spelling, value in spelled if spelling for word in (spelling, value)))
+
+
+def devices(text: str) -> tuple[str, ...]:
+    """Return the devices that `--list-devices` named: `CUDA0: NVIDIA A100 (40536 MiB, 40112 MiB free)`."""
+    return tuple(match[0].strip() for match in _DEVICE.finditer(text))
 
 
 def cache_ram(arguments: Sequence[str]) -> int | None:

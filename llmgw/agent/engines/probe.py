@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmgw.agent.engines import llamacpp
 from llmgw.agent.engines.adapter import Adapter
 from llmgw.agent.engines.obstacle import Obstacle, obstacle
 from llmgw.agent.run import run
-from llmgw.agent.threads import once
 from llmgw.core.facts import EngineReport
+from llmgw.host.threads import once
 
 ADAPTERS: Mapping[str, Adapter] = {llamacpp.NAME: llamacpp}
 
@@ -24,6 +24,10 @@ class Engine:
 
     report: EngineReport
     flags: frozenset[str] = frozenset()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What this one needs in addition to what all engines get."""
+    directory: str = ""
+    """Of an installed one: all that is its own."""
 
 
 async def probe(named: Mapping[str, Path], environment: Mapping[str, str]) -> dict[str, Engine]:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from llmgw.agent.threads import aside
 from llmgw.cli.examine import places
 from llmgw.cli.examine.certificate import Wanted, certificate, own_found
 from llmgw.cli.examine.control import by_socket, control_planes
@@ -15,6 +14,7 @@ from llmgw.config.models import ClientFile
 from llmgw.config.tls import TlsFiles
 from llmgw.core.checks import Check, warning
 from llmgw.core.identity import Role
+from llmgw.host.threads import aside
 
 _LIMIT = 10.0
 

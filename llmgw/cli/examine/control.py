@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from ipaddress import ip_address
 
-from llmgw.agent.threads import aside
 from llmgw.cli.examine.clock import SET
 from llmgw.cli.examine.findings import Findings, Skew
 from llmgw.cli.examine.user import as_root, user
@@ -21,6 +20,7 @@ from llmgw.core.identity import Role
 from llmgw.core.issuing import issue
 from llmgw.core.views import AboutView
 from llmgw.host.reason import reason
+from llmgw.host.threads import aside
 from llmgw.wire import explain, onlooker
 from llmgw.wire.channel import Channel
 

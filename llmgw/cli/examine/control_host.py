@@ -7,7 +7,6 @@ import stat
 from contextlib import closing
 from pathlib import Path
 
-from llmgw.agent.threads import aside
 from llmgw.cli.examine import places, running
 from llmgw.cli.examine.certificate import Wanted, certificate, fingerprint, own_found
 from llmgw.cli.examine.control import by_socket, failed, is_strange
@@ -27,6 +26,7 @@ from llmgw.core.hosts import is_loopback
 from llmgw.core.identity import Role
 from llmgw.daemon import place, schema
 from llmgw.host.accounts import READ, WRITE, name_of
+from llmgw.host.threads import aside
 from llmgw.host.units import hindrance
 from llmgw.wire import onlooker
 

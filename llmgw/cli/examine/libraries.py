@@ -9,9 +9,9 @@ from pathlib import Path
 from llmgw.agent.discovery.root import Root
 from llmgw.agent.environment import engine_environment
 from llmgw.agent.run import run
-from llmgw.agent.threads import aside
 from llmgw.core.brief import some
 from llmgw.core.checks import Check, fault, ok, warning
+from llmgw.host.threads import aside
 
 _NAME = "libraries"
 _MOST, _SECONDS = 200, 5.0

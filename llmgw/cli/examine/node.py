@@ -10,8 +10,8 @@ from pathlib import Path
 from llmgw.agent import preflight
 from llmgw.agent.discovery.inventory import inventory
 from llmgw.agent.discovery.root import root_of
+from llmgw.agent.engines.shelf import Shelf
 from llmgw.agent.patience import words
-from llmgw.agent.threads import aside
 from llmgw.cli.examine import machine, places, running
 from llmgw.cli.examine.certificate import Wanted, certificate, own_found
 from llmgw.cli.examine.control import control_planes
@@ -26,6 +26,7 @@ from llmgw.config.tls import TlsFiles
 from llmgw.core.brief import some
 from llmgw.core.checks import Check, ok, warning
 from llmgw.core.identity import Role
+from llmgw.host.threads import aside
 from llmgw.host.units import booted
 
 _LIMIT = 12.0
@@ -79,10 +80,22 @@ async def described(config: AgentConfig, but: Collection[str] = ()) -> list[Chec
 
 async def _engines(config: AgentConfig) -> list[Check]:
     if not config.engines:
-        fact = "agent.yaml names no engine: nothing can be placed on this node"
-        return [warning("engine", fact, "name one: engines: {llama.cpp: /opt/llama.cpp/llama-server}")]
+        return await installed_engines(config)
     told = await asyncio.gather(*(_engine(name, program) for name, program in config.engines.items()))
     return [check for checks in told for check in checks]
+
+
+async def installed_engines(config: AgentConfig) -> list[Check]:
+    """What was installed on a node whose agent.yaml names no engine."""
+    try:
+        there = await aside(Shelf(config.state).made)
+    except OSError as error:
+        return [warning("engine", f"whether one is installed cannot be seen by {user()}: {words(error)}", as_root())]
+    if there:
+        return [ok("engine", f"{one.engine} {one.version} ({one.variant}) is installed") for one in there]
+    fact = "none is installed yet, and agent.yaml names none: nothing can be placed on this node"
+    fix = "see how far it is with llmgw ctl engines, or name one: engines: {llama.cpp: /opt/llama.cpp/llama-server}"
+    return [warning("engine", fact, fix)]
 
 
 async def _engine(name: str, program: Path) -> list[Check]:

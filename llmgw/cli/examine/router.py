@@ -4,7 +4,6 @@ import asyncio
 import json
 from pathlib import Path
 
-from llmgw.agent.threads import aside
 from llmgw.cli.examine import places, running
 from llmgw.cli.examine.certificate import Wanted, certificate, own_found
 from llmgw.cli.examine.control import control_planes
@@ -19,6 +18,7 @@ from llmgw.config.router import RouterConfig
 from llmgw.core.checks import Check, fault, ok, warning
 from llmgw.core.errors import ClusterCannot
 from llmgw.core.identity import Role
+from llmgw.host.threads import aside
 
 _LIMIT = 10.0
 _HEALTH = "/health"

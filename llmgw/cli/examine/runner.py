@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmgw.agent.threads import aside
 from llmgw.core.checks import Check, fault, warning
 from llmgw.host import accounts, units
 from llmgw.host.accounts import Account
+from llmgw.host.threads import aside
 from llmgw.host.units import Unit
 
 

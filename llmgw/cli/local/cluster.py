@@ -14,9 +14,9 @@ from llmgw.config.client import ClientConfig
 from llmgw.config.load import load_client
 from llmgw.core.errors import ClusterCannot
 from llmgw.core.fold import Fold
+from llmgw.core.presence import NodeState
 from llmgw.core.safe import safe
 from llmgw.core.shard import ShardState
-from llmgw.core.state import NodeState
 from llmgw.core.views import Noun
 
 CONTROL, ROUTER = "llmgwd", "router"
@@ -108,6 +108,10 @@ class LocalCluster:
         return await self.until(
             lambda seen: seen.nodes_ready >= plan.nodes and seen.replicas_ready >= plan.replicas, say=say
         )
+
+    async def until_there(self, say: Say | None = None) -> Seen:
+        """Wait until all nodes are ready, whatever they have yet to install."""
+        return await self.until(lambda seen: seen.nodes_ready >= self.plan.nodes, say=say)
 
     async def until_routed(self) -> None:
         """Wait until the gateway knows the model, or raise ClusterCannot."""

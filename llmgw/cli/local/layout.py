@@ -4,7 +4,8 @@
     D/server.yaml router.yaml     D/tls/{control,router,operator}.{crt,key}
     D/nodes/node01/agent.yaml     with the node's certificate and state beside it
     D/nodes/node01/machine/       what the node takes for its machine: this one, with less memory
-    D/llama-server                the engine
+    D/mirror/                     the engine, which llmgwd serves to the nodes; or
+    D/llama-server                the engine, which each agent.yaml names by hand
     D/logs/                       what each process prints
 
 Nothing of an earlier run is used again but the directory: certificates could have expired, ports be taken.
@@ -22,6 +23,7 @@ from pathlib import Path
 import yaml
 
 from llmgw.cli.llamacpp import script
+from llmgw.cli.local import engine
 from llmgw.cli.local.ports import lease
 from llmgw.config.agent import Ports
 from llmgw.core.errors import Rejected
@@ -62,6 +64,12 @@ class Plan:
     context: int = 2048
     slots: int = 2
     threads: int = field(default_factory=lambda: max(1, (os.cpu_count() or 1) // 2))
+    install: bool = False
+    """Nodes install their engine; otherwise each names one that is there, which saves seconds."""
+    download_rate: str = ""
+    """Bytes a second that a node downloads at most, so that it can be watched; empty for no limit."""
+    check_engines: str = ""
+    """How often a node looks whether its engines are whole; empty for the usual ten minutes."""
 
     @property
     def names(self) -> list[str]:
@@ -133,10 +141,13 @@ def make(plan: Plan) -> Made:
     _write(root / "server.yaml", _server(plan, made))
     _write(root / "client.yaml", {"server": [made.control], "tls": _tls("tls", "operator")})
     _write(root / "router.yaml", _router(made))
-    engine = script(root / "llama-server")
+    if plan.install:
+        engine.pack(root / "mirror")
+    else:
+        script(root / "llama-server")
     for index, name in enumerate(plan.names):
         first = ports.first + 2 + index * _PORTS_A_NODE
-        _node(plan, made, name, engine, Ports(first, first + _PORTS_A_NODE - 1))
+        _node(plan, made, name, Ports(first, first + _PORTS_A_NODE - 1))
     return made
 
 
@@ -153,6 +164,7 @@ def _server(plan: Plan, made: Made) -> dict[str, object]:
     if plan.large:
         larger = {"context": 4 * plan.context, "memory": f"{2 * plan.room}MiB"}
         models[plan.large] = {"replicas": 1, "profile": profile | larger}
+    engines = {engine.ENGINE: {"version": engine.version()}} if plan.install else {}
     return {
         "cluster": CLUSTER,
         "listen": made.control,
@@ -162,6 +174,8 @@ def _server(plan: Plan, made: Made) -> dict[str, object]:
         "lost_after": plan.lost_after,
         "settle": plan.settle,
         "drain": "2s",
+        "engines": engines,
+        **({"mirror": "mirror"} if plan.install else {}),
         "models": models,
     }
 
@@ -176,7 +190,7 @@ def _router(made: Made) -> dict[str, object]:
     }
 
 
-def _node(plan: Plan, made: Made, name: str, engine: Path, ports: Ports) -> None:
+def _node(plan: Plan, made: Made, name: str, ports: Ports) -> None:
     directory = plan.directory / "nodes" / name
     authority.issue(plan.directory / "pki", name, Role.AGENT, [], directory)
     _machine(directory / "machine", plan.room)
@@ -187,7 +201,9 @@ def _node(plan: Plan, made: Made, name: str, engine: Path, ports: Ports) -> None
             "tls": _tls(".", name),
             "node": name,
             "state": "state",
-            "engines": {"llama.cpp": str(engine)},
+            "engines": {} if plan.install else {engine.ENGINE: str(plan.directory / "llama-server")},
+            **({"download_rate": plan.download_rate} if plan.download_rate else {}),
+            **({"check_engines": plan.check_engines} if plan.check_engines else {}),
             "engine_ports": str(ports),
             "discovery_root": "machine",
             "launcher": "session",

@@ -20,13 +20,19 @@ COLUMNS = (
 _TONES = {
     EventKind.NODE_READY: Tone.GOOD,
     EventKind.SHARD_READY: Tone.GOOD,
+    EventKind.ENGINE_INSTALLED: Tone.GOOD,
+    EventKind.ENGINE_REPAIRED: Tone.GOOD,
     EventKind.NODE_UNREACHABLE: Tone.WARN,
+    EventKind.RELEASE_UNKNOWN: Tone.WARN,
     EventKind.NODE_REFUSED: Tone.WARN,
     EventKind.ROUTER_TWICE: Tone.WARN,
     EventKind.OVERLAY_OVERRULED: Tone.WARN,
     EventKind.NODE_LOST: Tone.BAD,
     EventKind.SHARD_FAILED: Tone.BAD,
     EventKind.PLACE_REFUSED: Tone.BAD,
+    EventKind.ENGINE_FAILED: Tone.BAD,
+    EventKind.ENGINE_BROKEN: Tone.BAD,
+    EventKind.ROLL_STOPPED: Tone.BAD,
 }
 
 _STORY = 200

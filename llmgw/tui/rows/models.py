@@ -33,6 +33,8 @@ TONES = {
     ModelState.STOPPED: Tone.QUIET,
 }
 
+_WORDS = 1024
+"""The longest text of a line, in characters."""
 _OPEN, _SHUT, _NONE, _UNDER = safe("▼ "), safe("▶ "), safe("  "), safe("    ")
 
 
@@ -116,6 +118,8 @@ def _what(model: ModelView, replicas: tuple[ReplicaView, ...]) -> Cell:
     failing = next((cell for cell in map(replica_rows.what, replicas) if cell.tone is Tone.BAD), None)
     if failing is not None:
         return failing
+    if model.roll:
+        return Cell(safe(model.roll), Tone.WARN)
     if any(replica.outdated for replica in replicas):
         return Cell(replica_rows.OUTDATED, Tone.WARN)
     if model.wanted != model.declared:
@@ -125,6 +129,8 @@ def _what(model: ModelView, replicas: tuple[ReplicaView, ...]) -> Cell:
 
 def _detail(model: ModelView, replicas: tuple[ReplicaView, ...]) -> list[Safe]:
     lines = [safe(f"{refusal.node}: {refusal.verdict.value}: {refusal}") for refusal in model.refusals]
+    if model.roll:
+        lines.append(safe(model.roll, _WORDS))
     for replica in replicas:
         if replica.state is ShardState.FAILED or replica.outdated:
             lines += replica_rows.detail(replica)

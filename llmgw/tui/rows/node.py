@@ -1,11 +1,12 @@
 """What does the screen of one node say above its replicas? Blocks of text, before they are laid out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmgw.core.groups import Group, Line
 from llmgw.core.portrait import portrait, warnings
 from llmgw.core.safe import Safe, safe
-from llmgw.core.views import NodeView
+from llmgw.core.views import EngineView, NodeView
 from llmgw.tui.rows.row import EMPTY, Cell, Column, Row, Tone, rough_age
 
 _WORDS = 1024
@@ -16,6 +17,8 @@ _SPARE = {
     "PREFIX": 6,
     "PCI": 5,
     "BY HAND": 5,
+    "CHECKED": 3,
+    "VARIANT": 2,
     "COMPUTE": 4,
     "NETDEV": 4,
     "NUMA": 3,
@@ -49,9 +52,9 @@ class Block:
     rows: tuple[Row, ...] = ()
 
 
-def blocks(node: NodeView, now: float) -> tuple[Block, ...]:
+def blocks(node: NodeView, engines: Sequence[EngineView], now: float) -> tuple[Block, ...]:
     """Who it is, what is wrong with it and what to do about that, then all that it says of itself."""
-    who, *rest = portrait(node, now, ago=rough_age)
+    who, *rest = portrait(node, engines, now, ago=rough_age)
     return (_block(replace(who, title="node")), *([_warnings(node)] if node.warnings else []), *map(_block, rest))
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from llmgw.core.devices import gpus_in_short
 from llmgw.core.groups import BAR, bar
 from llmgw.core.portrait import AWAY
+from llmgw.core.presence import NodeState
 from llmgw.core.safe import Safe, safe
-from llmgw.core.state import NodeState
 from llmgw.core.units import size
 from llmgw.core.views import NodeView
 from llmgw.tui.rows.row import EMPTY, Cell, Column, Entry, Row, Tone
@@ -21,7 +21,7 @@ COLUMNS = (
     Column(safe("LOAD"), right=True, spare=4),
     # Not beside PROMISED: what the kernel says is free and what was promised are no parts of one sum.
     Column(safe("OS FREE"), right=True, spare=3),
-    Column(safe("ENGINES"), most=30, least=20, spare=1),
+    Column(safe("ENGINES"), most=30, least=28, spare=1),
     Column(safe("GPUS"), most=28, spare=2, sparse=True),
     Column(safe("ADDRESS"), most=24, spare=6),
     Column(safe("AGENT"), most=12, spare=5),
@@ -104,12 +104,12 @@ def _gpus(node: NodeView) -> Cell:
 
 
 def _engines(node: NodeView) -> Cell:
-    if node.engines is None:
+    if node.engines is None and not node.installing:
         return Cell(safe("not said yet"), Tone.QUIET)
-    if not node.engines.engines:
+    engines = node.engines.engines if node.engines else ()
+    words = [f"{engine.engine} {'broken' if engine.problem else engine.version}".rstrip() for engine in engines]
+    if not words and not node.installing:
         return Cell(safe("none"), Tone.WARN)
-    words = [
-        f"{engine.engine} {'broken' if engine.problem else engine.version}".rstrip() for engine in node.engines.engines
-    ]
-    broken = any(engine.problem for engine in node.engines.engines)
-    return Cell(safe(", ".join(words)), Tone.WARN if broken else Tone.PLAIN)
+    broken = any(engine.problem for engine in engines)
+    tone = Tone.WARN if broken else Tone.BUSY if node.installing else Tone.PLAIN
+    return Cell(safe(", ".join([*words, *node.installing])), tone)

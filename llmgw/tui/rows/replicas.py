@@ -67,7 +67,10 @@ def nodes(replica: ReplicaView) -> Safe:
 
 
 def what(replica: ReplicaView, away: bool = False) -> Cell:
-    """What is special about it: that nobody hears it, why it failed and when it is tried again, who placed it."""
+    """What is special about it: that nobody hears it, why it failed and when it is tried again, who placed it.
+
+    Of one that is as it should be its engine.
+    """
     if away and replica.state is ShardState.READY:
         return Cell(safe("node away, may still serve"), Tone.WARN)
     for shard in replica.shards:
@@ -84,7 +87,7 @@ def what(replica: ReplicaView, away: bool = False) -> Cell:
     again = max((shard.attempts for shard in replica.shards), default=0)
     if again and replica.state is not ShardState.READY:
         return Cell(safe(f"attempt {again + 1}"), Tone.WARN)
-    return Cell(safe(""))
+    return Cell(safe(replica.engine), Tone.QUIET)
 
 
 def detail(replica: ReplicaView) -> list[Safe]:

@@ -34,7 +34,7 @@ class Column:
     spare: int = 0
     """Columns with a higher number are left out first when the terminal is narrow; 0 stays."""
     sparse: bool = False
-    """It is left out until a row has something in it."""
+    """It is left out while no row has more than `EMPTY` in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,14 @@ class Cell:
     at: float | None = None
     until: bool = False
     """`at` lies ahead: count down to it."""
+    behind: str = ""
+    """Stands behind the age."""
 
     def drawn(self, now: float) -> Safe:
         """The text as it reads at `now`."""
         if self.at is None:
             return self.text
-        return safe(f"{self.text}{rough_age(self.at - now if self.until else now - self.at)}")
+        return safe(f"{self.text}{rough_age(self.at - now if self.until else now - self.at)}{self.behind}")
 
 
 @dataclass(frozen=True, slots=True)

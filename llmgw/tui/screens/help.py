@@ -49,8 +49,7 @@ def _columns(shown: Sequence[Key]) -> list[Safe]:
     for left, right in pairs:
         rows = zip_longest(_group(left, shown), _group(right, shown), fillvalue=safe(""))
         told += [join("", (fitted(a, 36), b)) for a, b in rows]
-        told.append(safe(""))
-    return told[:-1]
+    return told
 
 
 def _group(group: Group, shown: Sequence[Key]) -> list[Safe]:

@@ -2,6 +2,7 @@
 
 from llmgw.tui import keys
 from llmgw.tui.keys import Group, Key
+from llmgw.tui.screens.engines import EnginesScreen
 from llmgw.tui.screens.events import EventsScreen, StoryScreen
 from llmgw.tui.screens.models import ModelsScreen
 from llmgw.tui.screens.node import NodeScreen
@@ -9,7 +10,9 @@ from llmgw.tui.screens.nodes import NodesScreen
 from llmgw.tui.screens.table import TableScreen
 from llmgw.tui.screens.why import WhyScreen
 
-SCREENS: tuple[type[TableScreen], ...] = (NodesScreen, NodeScreen, ModelsScreen, WhyScreen, EventsScreen, StoryScreen)
+SCREENS: tuple[type[TableScreen], ...] = (
+    NodesScreen, NodeScreen, ModelsScreen, WhyScreen, EnginesScreen, EventsScreen, StoryScreen,
+)  # fmt: skip
 
 
 def markdown() -> str:

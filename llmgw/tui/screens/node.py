@@ -111,7 +111,7 @@ class NodeScreen(TableScreen):
         found = view.nodes.get(self._node)
         self._display(self._about, found is not None)
         if found is not None:
-            self._about.show(node.blocks(found, self.owner.now()))
+            self._about.show(node.blocks(found, view.engines_of(self._node), self.owner.now()))
 
     def open(self, row: Row) -> None:
         """What happened to the replica."""

@@ -92,7 +92,7 @@ class TableScreen(Frame):
         self._shown = len(shown)
         self.table.show(shown, self.owner.now(), empty=self._nothing(view, rows), by=self._by)
         self._entitle(*(sum(map(self.counts, some)) for some in (shown, rows)))
-        self._describe(self.table.current)
+        self.describe(self.table.current)
 
     def tick(self, now: float) -> None:
         """Ages grow."""
@@ -111,10 +111,13 @@ class TableScreen(Frame):
             return safe("waiting for the control plane's first word")
         return safe("no row matches the filter; esc clears it") if rows else self.empty(view)
 
+    def tally(self, shown: int, of: int) -> Safe:
+        """What stands behind the caption: how many there are, and how many of them the filter leaves."""
+        return safe(f"({shown} of {of})" if self.filter else f"({of})")
+
     def _entitle(self, shown: int, of: int) -> None:
-        count = f"({shown} of {of})" if self.filter else f"({of})"
         filtered = f" /{self.filter}" if self.filter else ""
-        title = safe(f"{self.caption()}{filtered} {count}")
+        title = safe(f"{self.caption()}{filtered} {self.tally(shown, of)}")
         if title != self.table.border_title:
             self.table.border_title = content(title)
 
@@ -122,14 +125,19 @@ class TableScreen(Frame):
         """What the lines under the table say."""
         return row.detail if row is not None else ()
 
-    def _describe(self, row: Row | None) -> None:
+    def describe(self, row: Row | None) -> None:
+        """Tell about this row under the table."""
         self._detail.tell(self.about(row))
         self._share()
+
+    def most_detail(self, room: int) -> int:
+        """How many of `room` lines, which the table and the lines about a row share, are for these at most."""
+        return min(room - 1 - max(1, self._shown), _MOST_DETAIL)
 
     def _share(self) -> None:
         """What the rows leave empty of the table is for the lines about one of them, where those need it."""
         both = self.table.size.height + self._detail.size.height
-        least = max(0, min(self._detail.wants(self._detail.size.width), both - 1 - max(1, self._shown), _MOST_DETAIL))
+        least = max(0, min(self._detail.wants(self._detail.size.width), self.most_detail(both)))
         if self._detail.size:
             self._detail.styles.min_height = least
 
@@ -139,7 +147,7 @@ class TableScreen(Frame):
 
     @on(Table.Moved)
     def _moved(self, event: Table.Moved) -> None:
-        self._describe(event.row)
+        self.describe(event.row)
 
     # --- keys ---------------------------------------------------------------------------------------------------
 

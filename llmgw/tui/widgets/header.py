@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from llmgw.core.presence import NodeState
 from llmgw.core.safe import Safe, safe
-from llmgw.core.state import NodeState
 from llmgw.tui.keys import Group, Key
 from llmgw.tui.rows.models import ready_of
 from llmgw.tui.rows.row import rough_age

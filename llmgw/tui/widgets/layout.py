@@ -20,13 +20,14 @@ class Placed:
 
 
 class Widths:
-    """Columns only grow while a table is shown, so that they do not jump with every change."""
+    """Columns only grow while a table is shown, so that they do not jump with every change; sparse ones may go."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns: tuple[Placed, ...] = ()
         self._all = columns
         self._longest = [width(column.title) + 1 for column in columns]
-        self._hollow = {index for index, column in enumerate(columns) if column.sparse}
+        self._sparse = [index for index, column in enumerate(columns) if column.sparse]
+        self._hollow = set(self._sparse)
         self._room = 0
         self._known: dict[str, Row] = {}
 
@@ -34,12 +35,11 @@ class Widths:
         """Take the lengths of these rows in; True when the layout became another."""
         known = self._known
         self._known = {row.key: row for row in rows}
+        self._hollow = {index for index in self._sparse if all(row.cells[index] is EMPTY for row in rows)}
         for row in rows:
             if known.get(row.key) is not row:
                 for index, cell in enumerate(row.cells):
-                    if cell is not EMPTY:
-                        self._hollow.discard(index)
-                    cells = width(cell.text) + (6 if cell.at is not None else 0)
+                    cells = width(cell.text) + (6 + len(cell.behind) if cell.at is not None else 0)
                     self._longest[index] = max(self._longest[index], cells)
         return self._lay_out()
 

@@ -157,7 +157,7 @@ async def test_memory_and_engines_that_are_promised_and_not_there_are_told(write
     found, facts = wrong(looked), [one.fact for one in looked.checks if one.result is Result.OK]
     assert any("memory: 900 TiB is more than this machine's" in text for text in found)
     assert not any("for engines" in text for text in facts)
-    assert any("names no engine: nothing can be placed on this node" in text for text in found)
+    assert any("none is installed yet, and agent.yaml names none" in text for text in found)
 
 
 async def test_ports_of_engines_that_others_use_are_told_by_name(write: Node):

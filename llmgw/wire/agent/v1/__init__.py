@@ -9,13 +9,24 @@ __all__ = (
     "AgentLinkStub",
     "AgentMessage",
     "ControlMessage",
+    "Desired",
+    "EngineFilesBase",
+    "EngineFilesStub",
+    "Exposure",
+    "FileChunk",
     "Heartbeat",
     "Leaving",
     "Listening",
+    "Profile",
+    "ReadFileRequest",
     "Refused",
     "Registration",
+    "ReleaseRequest",
     "Report",
+    "ShardOrder",
+    "ShardReport",
     "TryAddress",
+    "Want",
 )
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
@@ -35,6 +46,66 @@ if TYPE_CHECKING:
 
 _COMPILER_VERSION = "0.10.1"
 betterproto2.check_compiler_version(_COMPILER_VERSION)
+
+
+class Exposure(betterproto2.Enum):
+    """
+    Where engines listen.
+    """
+
+    UNSPECIFIED = 0
+
+    LOOPBACK = 1
+
+    DIRECT = 2
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "EXPOSURE_UNSPECIFIED",
+            1: "EXPOSURE_LOOPBACK",
+            2: "EXPOSURE_DIRECT",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "EXPOSURE_UNSPECIFIED": 0,
+            "EXPOSURE_LOOPBACK": 1,
+            "EXPOSURE_DIRECT": 2,
+        }
+
+
+class Want(betterproto2.Enum):
+    """
+    What the control plane wants of a shard.
+    """
+
+    UNSPECIFIED = 0
+
+    RUN = 1
+
+    DRAIN = 2
+
+    STOP = 3
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "WANT_UNSPECIFIED",
+            1: "WANT_RUN",
+            2: "WANT_DRAIN",
+            3: "WANT_STOP",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "WANT_UNSPECIFIED": 0,
+            "WANT_RUN": 1,
+            "WANT_DRAIN": 2,
+            "WANT_STOP": 3,
+        }
 
 
 @dataclass(eq=False, repr=False)
@@ -82,6 +153,10 @@ class AgentMessage(betterproto2.Message):
         5, betterproto2.TYPE_MESSAGE, optional=True, group="agent_message"
     )
 
+    installs: "__facts__v1__.Installs | None" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, optional=True, group="agent_message"
+    )
+
 
 default_message_pool.register_message("agent.v1", "AgentMessage", AgentMessage)
 
@@ -103,7 +178,7 @@ class ControlMessage(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True, group="control_message"
     )
 
-    desired: "__facts__v1__.Desired | None" = betterproto2.field(
+    desired: "Desired | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True, group="control_message"
     )
 
@@ -113,6 +188,50 @@ class ControlMessage(betterproto2.Message):
 
 
 default_message_pool.register_message("agent.v1", "ControlMessage", ControlMessage)
+
+
+@dataclass(eq=False, repr=False)
+class Desired(betterproto2.Message):
+    """
+    All that one node should run.
+    """
+
+    cluster: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    epoch: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+    revision: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
+
+    settled: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+
+    exposure: "Exposure" = betterproto2.field(
+        5, betterproto2.TYPE_ENUM, default_factory=lambda: Exposure(0)
+    )
+
+    shards: "list[ShardOrder]" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    engines: "list[__engines__v1__.EngineOrder]" = betterproto2.field(
+        7, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message("agent.v1", "Desired", Desired)
+
+
+@dataclass(eq=False, repr=False)
+class FileChunk(betterproto2.Message):
+    """
+    A piece of a file; the first says how long all of it is.
+    """
+
+    size: "int" = betterproto2.field(1, betterproto2.TYPE_UINT64)
+
+    data: "bytes" = betterproto2.field(2, betterproto2.TYPE_BYTES)
+
+
+default_message_pool.register_message("agent.v1", "FileChunk", FileChunk)
 
 
 @dataclass(eq=False, repr=False)
@@ -162,6 +281,48 @@ default_message_pool.register_message("agent.v1", "Listening", Listening)
 
 
 @dataclass(eq=False, repr=False)
+class Profile(betterproto2.Message):
+    """
+    How a model runs.
+    """
+
+    engine: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    version: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    weights: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    context: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
+
+    slots: "int" = betterproto2.field(5, betterproto2.TYPE_UINT32)
+
+    memory: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
+
+    threads: "int" = betterproto2.field(7, betterproto2.TYPE_UINT32)
+
+    arguments: "list[str]" = betterproto2.field(
+        8, betterproto2.TYPE_STRING, repeated=True
+    )
+
+
+default_message_pool.register_message("agent.v1", "Profile", Profile)
+
+
+@dataclass(eq=False, repr=False)
+class ReadFileRequest(betterproto2.Message):
+    """
+    Which file, and from where on.
+    """
+
+    digest: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    offset: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
+
+
+default_message_pool.register_message("agent.v1", "ReadFileRequest", ReadFileRequest)
+
+
+@dataclass(eq=False, repr=False)
 class Refused(betterproto2.Message):
     """
     The registration was not taken, or the control plane ends the session.
@@ -199,7 +360,7 @@ class Registration(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, optional=True
     )
 
-    shards: "list[__facts__v1__.ShardReport]" = betterproto2.field(
+    shards: "list[ShardReport]" = betterproto2.field(
         8, betterproto2.TYPE_MESSAGE, repeated=True
     )
 
@@ -207,8 +368,28 @@ class Registration(betterproto2.Message):
 
     epoch: "int" = betterproto2.field(10, betterproto2.TYPE_UINT64)
 
+    installs: "list[__facts__v1__.Install]" = betterproto2.field(
+        11, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    files_port: "int | None" = betterproto2.field(
+        12, betterproto2.TYPE_UINT32, optional=True
+    )
+
 
 default_message_pool.register_message("agent.v1", "Registration", Registration)
+
+
+@dataclass(eq=False, repr=False)
+class ReleaseRequest(betterproto2.Message):
+    """
+    Which release.
+    """
+
+    id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("agent.v1", "ReleaseRequest", ReleaseRequest)
 
 
 @dataclass(eq=False, repr=False)
@@ -217,7 +398,7 @@ class Report(betterproto2.Message):
     What changed on the node: all its shards, and its engines or inventory when those changed.
     """
 
-    shards: "list[__facts__v1__.ShardReport]" = betterproto2.field(
+    shards: "list[ShardReport]" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, repeated=True
     )
 
@@ -234,6 +415,76 @@ default_message_pool.register_message("agent.v1", "Report", Report)
 
 
 @dataclass(eq=False, repr=False)
+class ShardOrder(betterproto2.Message):
+    """
+    One shard that a node should run, drain or stop.
+    """
+
+    shard: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    model: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    aliases: "list[str]" = betterproto2.field(
+        3, betterproto2.TYPE_STRING, repeated=True
+    )
+
+    want: "Want" = betterproto2.field(
+        4, betterproto2.TYPE_ENUM, default_factory=lambda: Want(0)
+    )
+
+    profile: "Profile | None" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    drain: "float" = betterproto2.field(6, betterproto2.TYPE_DOUBLE)
+
+
+default_message_pool.register_message("agent.v1", "ShardOrder", ShardOrder)
+
+
+@dataclass(eq=False, repr=False)
+class ShardReport(betterproto2.Message):
+    """
+    One shard as its node sees it.
+    """
+
+    shard: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    state: "__facts__v1__.ShardState" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: __facts__v1__.ShardState(0)
+    )
+
+    since: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
+
+    launch: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
+
+    pid: "int | None" = betterproto2.field(5, betterproto2.TYPE_UINT32, optional=True)
+
+    host: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    port: "int | None" = betterproto2.field(7, betterproto2.TYPE_UINT32, optional=True)
+
+    key: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+
+    attempts: "int" = betterproto2.field(9, betterproto2.TYPE_UINT32)
+
+    retry_at: "float | None" = betterproto2.field(
+        10, betterproto2.TYPE_DOUBLE, optional=True
+    )
+
+    failure: "__facts__v1__.Failure | None" = betterproto2.field(
+        11, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+    order: "ShardOrder | None" = betterproto2.field(
+        12, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message("agent.v1", "ShardReport", ShardReport)
+
+
+@dataclass(eq=False, repr=False)
 class TryAddress(betterproto2.Message):
     """
     Asks an agent to listen for a while where its engines would.
@@ -241,8 +492,8 @@ class TryAddress(betterproto2.Message):
 
     token: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
-    exposure: "__facts__v1__.Exposure" = betterproto2.field(
-        2, betterproto2.TYPE_ENUM, default_factory=lambda: __facts__v1__.Exposure(0)
+    exposure: "Exposure" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: Exposure(0)
     )
 
     seconds: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
@@ -279,7 +530,54 @@ class AgentLinkStub(betterproto2_grpclib.ServiceStub):
         ):
             yield response
 
+    async def get_release(
+        self,
+        message: "ReleaseRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "__engines__v1__.Release":
+        """
+        The files of a release that an EngineOrder names.
+        """
 
+        return await self._unary_unary(
+            "/agent.v1.AgentLink/GetRelease",
+            message,
+            __engines__v1__.Release,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+
+class EngineFilesStub(betterproto2_grpclib.ServiceStub):
+    """
+    The files of engines by their digest. The control plane serves its mirror by it, an agent what it holds.
+    """
+
+    async def read_file(
+        self,
+        message: "ReadFileRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[FileChunk]":
+
+        async for response in self._unary_stream(
+            "/agent.v1.EngineFiles/ReadFile",
+            message,
+            FileChunk,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+
+from ...engines import v1 as __engines__v1__
 from ...facts import v1 as __facts__v1__
 
 
@@ -298,6 +596,13 @@ class AgentLinkBase(betterproto2_grpclib.ServiceBase):
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
         yield ControlMessage()
 
+    async def get_release(self, message: "ReleaseRequest") -> "__engines__v1__.Release":
+        """
+        The files of a release that an EngineOrder names.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_link(
         self, stream: "grpclib.server.Stream[AgentMessage, ControlMessage]"
     ) -> None:
@@ -308,6 +613,14 @@ class AgentLinkBase(betterproto2_grpclib.ServiceBase):
             request,
         )
 
+    async def __rpc_get_release(
+        self, stream: "grpclib.server.Stream[ReleaseRequest, __engines__v1__.Release]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.get_release(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/agent.v1.AgentLink/Link": grpclib.const.Handler(
@@ -315,5 +628,43 @@ class AgentLinkBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.STREAM_STREAM,
                 AgentMessage,
                 ControlMessage,
+            ),
+            "/agent.v1.AgentLink/GetRelease": grpclib.const.Handler(
+                self.__rpc_get_release,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ReleaseRequest,
+                __engines__v1__.Release,
+            ),
+        }
+
+
+class EngineFilesBase(betterproto2_grpclib.ServiceBase):
+    """
+    The files of engines by their digest. The control plane serves its mirror by it, an agent what it holds.
+    """
+
+    async def read_file(self, message: "ReadFileRequest") -> "AsyncIterator[FileChunk]":
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield FileChunk()
+
+    async def __rpc_read_file(
+        self, stream: "grpclib.server.Stream[ReadFileRequest, FileChunk]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.read_file,
+            stream,
+            request,
+        )
+
+    def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
+        return {
+            "/agent.v1.EngineFiles/ReadFile": grpclib.const.Handler(
+                self.__rpc_read_file,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                ReadFileRequest,
+                FileChunk,
             ),
         }

@@ -11,12 +11,12 @@ __all__ = (
     "CertificateEnds",
     "ClockSkew",
     "Cpu",
-    "Desired",
     "Disk",
     "DiskNearlyFull",
     "DiskUnknown",
     "EngineBroken",
     "EngineFails",
+    "EngineInstalling",
     "EngineMissing",
     "EngineNotProbed",
     "EngineReport",
@@ -24,7 +24,6 @@ __all__ = (
     "Engines",
     "EnginesExposed",
     "EpochAhead",
-    "Exposure",
     "Fabric",
     "FabricAdapter",
     "FabricPortDown",
@@ -37,6 +36,9 @@ __all__ = (
     "GpuHolder",
     "GpuProbeFailed",
     "GpuVendor",
+    "Install",
+    "InstallStep",
+    "Installs",
     "Inventory",
     "LinkLayer",
     "MachineUnknown",
@@ -49,13 +51,10 @@ __all__ = (
     "NumaNode",
     "OtherWarning",
     "PortState",
-    "Profile",
     "RecordedMachine",
     "Refusal",
     "RefusedByNode",
     "RouterCannotReach",
-    "ShardOrder",
-    "ShardReport",
     "ShardState",
     "StatedDiffers",
     "StrayEngines",
@@ -63,7 +62,6 @@ __all__ = (
     "UnreachableAddress",
     "Usage",
     "Verdict",
-    "Want",
     "WillNotObey",
 )
 
@@ -75,37 +73,6 @@ from ...message_pool import default_message_pool
 
 _COMPILER_VERSION = "0.10.1"
 betterproto2.check_compiler_version(_COMPILER_VERSION)
-
-
-class Exposure(betterproto2.Enum):
-    """
-    The wire form of llmgw/core's vocabulary: the same names, the same fields. Times are seconds since 1970, sizes
-    bytes, durations seconds. The zero of every enum is never sent.
-
-    Where engines listen.
-    """
-
-    UNSPECIFIED = 0
-
-    LOOPBACK = 1
-
-    DIRECT = 2
-
-    @classmethod
-    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
-        return {
-            0: "EXPOSURE_UNSPECIFIED",
-            1: "EXPOSURE_LOOPBACK",
-            2: "EXPOSURE_DIRECT",
-        }
-
-    @classmethod
-    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
-        return {
-            "EXPOSURE_UNSPECIFIED": 0,
-            "EXPOSURE_LOOPBACK": 1,
-            "EXPOSURE_DIRECT": 2,
-        }
 
 
 class FailureKind(betterproto2.Enum):
@@ -165,6 +132,54 @@ class GpuVendor(betterproto2.Enum):
             "GPU_VENDOR_UNSPECIFIED": 0,
             "GPU_VENDOR_NVIDIA": 1,
             "GPU_VENDOR_AMD": 2,
+        }
+
+
+class InstallStep(betterproto2.Enum):
+    """
+    How far an install is.
+    """
+
+    UNSPECIFIED = 0
+
+    RESOLVE = 1
+
+    DOWNLOAD = 2
+
+    VERIFY = 3
+
+    UNPACK = 4
+
+    LIBRARIES = 5
+
+    PROVE = 6
+
+    READY = 7
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "INSTALL_STEP_UNSPECIFIED",
+            1: "INSTALL_STEP_RESOLVE",
+            2: "INSTALL_STEP_DOWNLOAD",
+            3: "INSTALL_STEP_VERIFY",
+            4: "INSTALL_STEP_UNPACK",
+            5: "INSTALL_STEP_LIBRARIES",
+            6: "INSTALL_STEP_PROVE",
+            7: "INSTALL_STEP_READY",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "INSTALL_STEP_UNSPECIFIED": 0,
+            "INSTALL_STEP_RESOLVE": 1,
+            "INSTALL_STEP_DOWNLOAD": 2,
+            "INSTALL_STEP_VERIFY": 3,
+            "INSTALL_STEP_UNPACK": 4,
+            "INSTALL_STEP_LIBRARIES": 5,
+            "INSTALL_STEP_PROVE": 6,
+            "INSTALL_STEP_READY": 7,
         }
 
 
@@ -242,6 +257,9 @@ class PortState(betterproto2.Enum):
 
 class ShardState(betterproto2.Enum):
     """
+    The wire form of llmgw/core's vocabulary: the same names, the same fields. Times are seconds since 1970, sizes
+    bytes, durations seconds. The zero of every enum is never sent.
+
     Where a shard is in its life.
     """
 
@@ -313,38 +331,6 @@ class Verdict(betterproto2.Enum):
             "VERDICT_UNSPECIFIED": 0,
             "VERDICT_NEVER": 1,
             "VERDICT_NOT_NOW": 2,
-        }
-
-
-class Want(betterproto2.Enum):
-    """
-    What the control plane wants of a shard.
-    """
-
-    UNSPECIFIED = 0
-
-    RUN = 1
-
-    DRAIN = 2
-
-    STOP = 3
-
-    @classmethod
-    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
-        return {
-            0: "WANT_UNSPECIFIED",
-            1: "WANT_RUN",
-            2: "WANT_DRAIN",
-            3: "WANT_STOP",
-        }
-
-    @classmethod
-    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
-        return {
-            "WANT_UNSPECIFIED": 0,
-            "WANT_RUN": 1,
-            "WANT_DRAIN": 2,
-            "WANT_STOP": 3,
         }
 
 
@@ -459,32 +445,6 @@ default_message_pool.register_message("facts.v1", "Cpu", Cpu)
 
 
 @dataclass(eq=False, repr=False)
-class Desired(betterproto2.Message):
-    """
-    All that one node should run.
-    """
-
-    cluster: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-
-    epoch: "int" = betterproto2.field(2, betterproto2.TYPE_UINT64)
-
-    revision: "int" = betterproto2.field(3, betterproto2.TYPE_UINT64)
-
-    settled: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
-
-    exposure: "Exposure" = betterproto2.field(
-        5, betterproto2.TYPE_ENUM, default_factory=lambda: Exposure(0)
-    )
-
-    shards: "list[ShardOrder]" = betterproto2.field(
-        6, betterproto2.TYPE_MESSAGE, repeated=True
-    )
-
-
-default_message_pool.register_message("facts.v1", "Desired", Desired)
-
-
-@dataclass(eq=False, repr=False)
 class Disk(betterproto2.Message):
     """
     The filesystem under a directory of ours.
@@ -537,7 +497,7 @@ default_message_pool.register_message("facts.v1", "DiskUnknown", DiskUnknown)
 @dataclass(eq=False, repr=False)
 class EngineBroken(betterproto2.Message):
     """
-    The node has the engine and saw it fail.
+    The node has the engine and saw it fail, or could not install it.
     """
 
     node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -545,6 +505,16 @@ class EngineBroken(betterproto2.Message):
     engine: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
 
     text: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    version: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    by_hand: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+
+    installed: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+
+    seconds: "float | None" = betterproto2.field(
+        7, betterproto2.TYPE_DOUBLE, optional=True
+    )
 
 
 default_message_pool.register_message("facts.v1", "EngineBroken", EngineBroken)
@@ -562,6 +532,28 @@ class EngineFails(betterproto2.Message):
 
 
 default_message_pool.register_message("facts.v1", "EngineFails", EngineFails)
+
+
+@dataclass(eq=False, repr=False)
+class EngineInstalling(betterproto2.Message):
+    """
+    The node is installing the engine, or waits to; the text is the node's own.
+    """
+
+    node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    engine: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    version: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    step: "InstallStep" = betterproto2.field(
+        4, betterproto2.TYPE_ENUM, default_factory=lambda: InstallStep(0)
+    )
+
+    text: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("facts.v1", "EngineInstalling", EngineInstalling)
 
 
 @dataclass(eq=False, repr=False)
@@ -610,6 +602,8 @@ class EngineReport(betterproto2.Message):
 
     by_hand: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
 
+    variant: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
 
 default_message_pool.register_message("facts.v1", "EngineReport", EngineReport)
 
@@ -617,7 +611,7 @@ default_message_pool.register_message("facts.v1", "EngineReport", EngineReport)
 @dataclass(eq=False, repr=False)
 class Engines(betterproto2.Message):
     """
-    One probe of all engines.
+    One probe of all engines that were ever ready.
     """
 
     probed_at: "float" = betterproto2.field(1, betterproto2.TYPE_DOUBLE)
@@ -895,6 +889,70 @@ default_message_pool.register_message("facts.v1", "GpuProbeFailed", GpuProbeFail
 
 
 @dataclass(eq=False, repr=False)
+class Install(betterproto2.Message):
+    """
+    One version of an engine on a node: being made, or made.
+    """
+
+    engine: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    version: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    variant: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    step: "InstallStep" = betterproto2.field(
+        4, betterproto2.TYPE_ENUM, default_factory=lambda: InstallStep(0)
+    )
+
+    since: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
+
+    subject: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    done: "int" = betterproto2.field(7, betterproto2.TYPE_UINT64)
+
+    total: "int" = betterproto2.field(8, betterproto2.TYPE_UINT64)
+
+    rate: "float" = betterproto2.field(9, betterproto2.TYPE_DOUBLE)
+
+    path: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
+
+    problem: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+
+    note: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+
+    attempts: "int" = betterproto2.field(13, betterproto2.TYPE_UINT32)
+
+    retry_at: "float | None" = betterproto2.field(
+        14, betterproto2.TYPE_DOUBLE, optional=True
+    )
+
+    checked_at: "float | None" = betterproto2.field(
+        15, betterproto2.TYPE_DOUBLE, optional=True
+    )
+
+    used: "bool" = betterproto2.field(16, betterproto2.TYPE_BOOL)
+
+    turn: "bool" = betterproto2.field(17, betterproto2.TYPE_BOOL)
+
+
+default_message_pool.register_message("facts.v1", "Install", Install)
+
+
+@dataclass(eq=False, repr=False)
+class Installs(betterproto2.Message):
+    """
+    All installs of the node as they are now.
+    """
+
+    installs: "list[Install]" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+
+default_message_pool.register_message("facts.v1", "Installs", Installs)
+
+
+@dataclass(eq=False, repr=False)
 class Inventory(betterproto2.Message):
     """
     What a node found out about itself.
@@ -957,6 +1015,12 @@ class Inventory(betterproto2.Message):
     recorded: "str" = betterproto2.field(20, betterproto2.TYPE_STRING)
 
     machine_problem: "str" = betterproto2.field(21, betterproto2.TYPE_STRING)
+
+    labels: "list[str]" = betterproto2.field(
+        22, betterproto2.TYPE_STRING, repeated=True
+    )
+
+    nvidia_driver: "bool" = betterproto2.field(23, betterproto2.TYPE_BOOL)
 
 
 default_message_pool.register_message("facts.v1", "Inventory", Inventory)
@@ -1203,34 +1267,6 @@ default_message_pool.register_message("facts.v1", "OtherWarning", OtherWarning)
 
 
 @dataclass(eq=False, repr=False)
-class Profile(betterproto2.Message):
-    """
-    How a model runs.
-    """
-
-    engine: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-
-    version: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-
-    weights: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
-
-    context: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
-
-    slots: "int" = betterproto2.field(5, betterproto2.TYPE_UINT32)
-
-    memory: "int" = betterproto2.field(6, betterproto2.TYPE_UINT64)
-
-    threads: "int" = betterproto2.field(7, betterproto2.TYPE_UINT32)
-
-    arguments: "list[str]" = betterproto2.field(
-        8, betterproto2.TYPE_STRING, repeated=True
-    )
-
-
-default_message_pool.register_message("facts.v1", "Profile", Profile)
-
-
-@dataclass(eq=False, repr=False)
 class RecordedMachine(betterproto2.Message):
     """
     The node describes a recorded machine in its own place.
@@ -1302,6 +1338,10 @@ class Refusal(betterproto2.Message):
         19, betterproto2.TYPE_MESSAGE, optional=True, group="refusal"
     )
 
+    engine_installing: "EngineInstalling | None" = betterproto2.field(
+        20, betterproto2.TYPE_MESSAGE, optional=True, group="refusal"
+    )
+
 
 default_message_pool.register_message("facts.v1", "Refusal", Refusal)
 
@@ -1342,76 +1382,6 @@ class RouterCannotReach(betterproto2.Message):
 default_message_pool.register_message(
     "facts.v1", "RouterCannotReach", RouterCannotReach
 )
-
-
-@dataclass(eq=False, repr=False)
-class ShardOrder(betterproto2.Message):
-    """
-    One shard that a node should run, drain or stop.
-    """
-
-    shard: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-
-    model: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-
-    aliases: "list[str]" = betterproto2.field(
-        3, betterproto2.TYPE_STRING, repeated=True
-    )
-
-    want: "Want" = betterproto2.field(
-        4, betterproto2.TYPE_ENUM, default_factory=lambda: Want(0)
-    )
-
-    profile: "Profile | None" = betterproto2.field(
-        5, betterproto2.TYPE_MESSAGE, optional=True
-    )
-
-    drain: "float" = betterproto2.field(6, betterproto2.TYPE_DOUBLE)
-
-
-default_message_pool.register_message("facts.v1", "ShardOrder", ShardOrder)
-
-
-@dataclass(eq=False, repr=False)
-class ShardReport(betterproto2.Message):
-    """
-    One shard as its node sees it.
-    """
-
-    shard: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-
-    state: "ShardState" = betterproto2.field(
-        2, betterproto2.TYPE_ENUM, default_factory=lambda: ShardState(0)
-    )
-
-    since: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
-
-    launch: "int" = betterproto2.field(4, betterproto2.TYPE_UINT32)
-
-    pid: "int | None" = betterproto2.field(5, betterproto2.TYPE_UINT32, optional=True)
-
-    host: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
-
-    port: "int | None" = betterproto2.field(7, betterproto2.TYPE_UINT32, optional=True)
-
-    key: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
-
-    attempts: "int" = betterproto2.field(9, betterproto2.TYPE_UINT32)
-
-    retry_at: "float | None" = betterproto2.field(
-        10, betterproto2.TYPE_DOUBLE, optional=True
-    )
-
-    failure: "Failure | None" = betterproto2.field(
-        11, betterproto2.TYPE_MESSAGE, optional=True
-    )
-
-    order: "ShardOrder | None" = betterproto2.field(
-        12, betterproto2.TYPE_MESSAGE, optional=True
-    )
-
-
-default_message_pool.register_message("facts.v1", "ShardReport", ShardReport)
 
 
 @dataclass(eq=False, repr=False)

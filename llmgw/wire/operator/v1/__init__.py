@@ -8,6 +8,7 @@ __all__ = (
     "AboutView",
     "Attempt",
     "Done",
+    "EngineView",
     "Event",
     "EventKind",
     "Gone",
@@ -126,6 +127,32 @@ class EventKind(betterproto2.Enum):
 
     ROUTER_TWICE = 31
 
+    ENGINE_WANTED = 32
+
+    ENGINE_WANTED_NO_MORE = 33
+
+    RELEASE_RESOLVED = 34
+
+    RELEASE_UNKNOWN = 35
+
+    ENGINE_LOCKED = 36
+
+    ENGINE_RETRIED = 37
+
+    ENGINE_INSTALLING = 38
+
+    ENGINE_INSTALLED = 39
+
+    ENGINE_FAILED = 40
+
+    ENGINE_BROKEN = 41
+
+    ENGINE_REPAIRED = 42
+
+    ENGINE_REMOVED = 43
+
+    ROLL_STOPPED = 44
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -161,6 +188,19 @@ class EventKind(betterproto2.Enum):
             29: "EVENT_KIND_ADDRESS_UNREACHABLE",
             30: "EVENT_KIND_ADDRESS_REACHED",
             31: "EVENT_KIND_ROUTER_TWICE",
+            32: "EVENT_KIND_ENGINE_WANTED",
+            33: "EVENT_KIND_ENGINE_WANTED_NO_MORE",
+            34: "EVENT_KIND_RELEASE_RESOLVED",
+            35: "EVENT_KIND_RELEASE_UNKNOWN",
+            36: "EVENT_KIND_ENGINE_LOCKED",
+            37: "EVENT_KIND_ENGINE_RETRIED",
+            38: "EVENT_KIND_ENGINE_INSTALLING",
+            39: "EVENT_KIND_ENGINE_INSTALLED",
+            40: "EVENT_KIND_ENGINE_FAILED",
+            41: "EVENT_KIND_ENGINE_BROKEN",
+            42: "EVENT_KIND_ENGINE_REPAIRED",
+            43: "EVENT_KIND_ENGINE_REMOVED",
+            44: "EVENT_KIND_ROLL_STOPPED",
         }
 
     @classmethod
@@ -198,6 +238,19 @@ class EventKind(betterproto2.Enum):
             "EVENT_KIND_ADDRESS_UNREACHABLE": 29,
             "EVENT_KIND_ADDRESS_REACHED": 30,
             "EVENT_KIND_ROUTER_TWICE": 31,
+            "EVENT_KIND_ENGINE_WANTED": 32,
+            "EVENT_KIND_ENGINE_WANTED_NO_MORE": 33,
+            "EVENT_KIND_RELEASE_RESOLVED": 34,
+            "EVENT_KIND_RELEASE_UNKNOWN": 35,
+            "EVENT_KIND_ENGINE_LOCKED": 36,
+            "EVENT_KIND_ENGINE_RETRIED": 37,
+            "EVENT_KIND_ENGINE_INSTALLING": 38,
+            "EVENT_KIND_ENGINE_INSTALLED": 39,
+            "EVENT_KIND_ENGINE_FAILED": 40,
+            "EVENT_KIND_ENGINE_BROKEN": 41,
+            "EVENT_KIND_ENGINE_REPAIRED": 42,
+            "EVENT_KIND_ENGINE_REMOVED": 43,
+            "EVENT_KIND_ROLL_STOPPED": 44,
         }
 
 
@@ -292,6 +345,8 @@ class Noun(betterproto2.Enum):
 
     EVENTS = 4
 
+    ENGINES = 5
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -300,6 +355,7 @@ class Noun(betterproto2.Enum):
             2: "NOUN_MODELS",
             3: "NOUN_REPLICAS",
             4: "NOUN_EVENTS",
+            5: "NOUN_ENGINES",
         }
 
     @classmethod
@@ -310,6 +366,7 @@ class Noun(betterproto2.Enum):
             "NOUN_MODELS": 2,
             "NOUN_REPLICAS": 3,
             "NOUN_EVENTS": 4,
+            "NOUN_ENGINES": 5,
         }
 
 
@@ -392,6 +449,26 @@ default_message_pool.register_message("operator.v1", "Done", Done)
 
 
 @dataclass(eq=False, repr=False)
+class EngineView(betterproto2.Message):
+    """
+    An engine on a node, at one version.
+    """
+
+    node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    by_hand: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
+
+    wanted: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+
+    install: "__facts__v1__.Install | None" = betterproto2.field(
+        4, betterproto2.TYPE_MESSAGE, optional=True
+    )
+
+
+default_message_pool.register_message("operator.v1", "EngineView", EngineView)
+
+
+@dataclass(eq=False, repr=False)
 class Event(betterproto2.Message):
     """
     Something that happened.
@@ -464,6 +541,10 @@ class Item(betterproto2.Message):
         5, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
 
+    engine_view: "EngineView | None" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+
 
 default_message_pool.register_message("operator.v1", "Item", Item)
 
@@ -503,6 +584,8 @@ class ModelView(betterproto2.Message):
     )
 
     away: "int" = betterproto2.field(12, betterproto2.TYPE_UINT32)
+
+    roll: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("operator.v1", "ModelView", ModelView)
@@ -548,6 +631,10 @@ class NodeView(betterproto2.Message):
 
     reach: "list[Reach]" = betterproto2.field(
         12, betterproto2.TYPE_MESSAGE, repeated=True
+    )
+
+    installing: "list[str]" = betterproto2.field(
+        13, betterproto2.TYPE_STRING, repeated=True
     )
 
 
@@ -637,6 +724,8 @@ class ReplicaView(betterproto2.Message):
     )
 
     outdated: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
+
+    engine: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("operator.v1", "ReplicaView", ReplicaView)
