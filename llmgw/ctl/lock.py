@@ -26,6 +26,7 @@ from llmgw.core.engines.orders import Release, ReleaseFile
 from llmgw.core.engines.terms import EngineKind
 from llmgw.core.errors import ClusterCannot, Rejected
 from llmgw.core.units import Bytes, several, size
+from llmgw.ctl.interpreters import NoInterpreter, addresses
 from llmgw.ctl.lock_files import Unsized, measure, public, secretless
 from llmgw.ctl.wheels import Target, best
 from llmgw.host.uv import NoUv, environment, program
@@ -81,7 +82,7 @@ class Locking:
     without: tuple[str, ...] = ()
     """Packages that are left out though others ask for them."""
     interpreter: tuple[str, ...] = ()
-    """Addresses of Python archives (python-build-standalone) for nodes that have no such Python."""
+    """Addresses of Python archives (python-build-standalone) for nodes that have no such Python; `auto`: uv's own."""
 
 
 async def make(asked: Locking, say: Callable[[str], None]) -> Release:
@@ -97,8 +98,9 @@ async def make(asked: Locking, say: Callable[[str], None]) -> Release:
     if unsized:
         say(f"asking for the size of {several(unsized, 'wheel')}")
     try:
-        files = await measure(tuple(wheels.values()), asked.interpreter, (asked.index, *asked.extra_indexes))
-    except Unsized as error:
+        pythons = await addresses(asked.interpreter, asked.python, asked.arches)
+        files = await measure(tuple(wheels.values()), pythons, (asked.index, *asked.extra_indexes))
+    except (Unsized, NoInterpreter, NoUv) as error:
         raise ClusterCannot(str(error)) from None
     release = _checked(asked, files)
     say(f"locked {several(len(release.files), 'file')}, {size(sum(file.size for file in release.files))}")

@@ -36,7 +36,7 @@ def add(to: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     lock.add_argument(
         "--interpreter", metavar="URL", action="append", default=none,
-        help="archive of python-build-standalone for nodes without such a Python",
+        help="archive of python-build-standalone for nodes without such a Python; auto: the one that uv would take",
     )  # fmt: skip
 
 
