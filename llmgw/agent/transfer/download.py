@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmgw.agent.transfer.limit import Limit
-from llmgw.agent.transfer.pace import Moved, Pace
+from llmgw.agent.transfer.pace import EVERY, Moved, Pace
 from llmgw.agent.transfer.part import InUse, Part, opened
 from llmgw.agent.transfer.source import Patience, Source
 from llmgw.agent.transfer.trouble import CannotDownload, Cut, NoRoom, SourceFailed
@@ -236,6 +236,19 @@ class _Download:
         return False
 
     async def _pour(self, blocks: AsyncIterator[bytes]) -> None:
+        ticking = asyncio.create_task(self._tick(), name=f"pace of {self.file.name}")
+        try:
+            await self._add(blocks)
+        finally:
+            ticking.cancel()
+
+    async def _tick(self) -> None:
+        """Tell also while nothing comes: what came last, and that the rate falls."""
+        while True:
+            await asyncio.sleep(EVERY)
+            self.pace.at(self.part.length, _now())
+
+    async def _add(self, blocks: AsyncIterator[bytes]) -> None:
         async for block in blocks:
             if len(block) > self.file.size - self.part.length:
                 await self._clear()

@@ -8,6 +8,7 @@ import random
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from llmgw.core.engines.orders import ReleaseFile
 from llmgw.core.identity import Role
 from llmgw.core.units import Bytes
 
-from .upstream import Upstream, cut_to, head, in_turn, says, whole, without_ranges
+from .upstream import Asked, Upstream, cut_to, head, in_turn, says, whole, without_ranges
 
 CONTENT = random.Random(4).randbytes(3_000_000)
 OTHER = random.Random(5).randbytes(3_000_000)
@@ -96,6 +97,36 @@ async def second():
 
 
 # --- the good way ------------------------------------------------------------------------------------------------
+
+
+async def test_what_came_last_is_told_though_nothing_more_comes(
+    rig: Rig, up: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pace is slower than the first half, which comes at once."""
+    monkeypatch.setattr(module, "EVERY", 0.02)
+    monkeypatch.setattr("llmgw.agent.transfer.pace.EVERY", 0.02)
+    told, half = asyncio.Event(), len(CONTENT) // 2
+
+    async def stalls(up: Upstream, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        head(writer, 200, f"Content-Length: {len(CONTENT)}")
+        await up.body(writer, CONTENT[:half])
+        await told.wait()
+        await up.body(writer, CONTENT[half:])
+
+    up.answer = stalls
+    rig.told = _Told(lambda moved: moved.done == half and told.set())
+    await rig.get(up.url())
+    assert rig.told[-1].done == len(CONTENT)
+
+
+class _Told(list[Moved]):
+    def __init__(self, heard: Callable[[Moved], object]) -> None:
+        super().__init__()
+        self._heard = heard
+
+    def append(self, moved: Moved) -> None:
+        super().append(moved)
+        self._heard(moved)
 
 
 async def test_a_file_comes_whole_and_is_private_and_told_of(rig, up):
