@@ -48,7 +48,7 @@ bench: $(READY) ## measure against goals and peers, a JSON line each (ONLY=demo|
 	@$(BIN)/python -m bench $(ONLY)
 
 long: $(READY) ## the tests that take ten seconds and more each
-	$(BIN)/pytest -n 3 --dist worksteal -m long tests/journeys tests/agent/test_install_process.py $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal -m long $(ARGS)
 
 lab: $(READY) ## journeys on hosts with systemd of their own (root only; says so and skips elsewhere)
 	$(BIN)/pytest tests/lab -m lab $(ARGS)

@@ -189,6 +189,7 @@ async def say(control: Control, node: str, message: Any) -> None:
         await agent.ends()
 
 
+@pytest.mark.long
 async def test_what_the_wire_holds_at_most_is_refused_by_its_field_or_taken_and_llmgwd_lives(start: Start) -> None:
     """All through one control plane with a real store; after each another node is served, and a restart comes up."""
     # Several nodes, since one that says so much is read slowly.

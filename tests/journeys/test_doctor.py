@@ -156,6 +156,7 @@ def test_a_user_is_told_what_only_root_may_read(open_path: Path):
     assert f"{file} cannot be read by nobody → run as root" in wrong(answer)["configuration", "warning"]
 
 
+@pytest.mark.long
 async def test_each_part_of_a_healthy_cluster_is_well(tmp_path: Path):
     """Beside a cluster that serves; the nodes describe their own machine, as in earnest."""
     async with serving(plan(tmp_path, nodes=1, replicas=1)) as cluster:

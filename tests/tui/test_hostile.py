@@ -99,6 +99,7 @@ def test_no_cell_of_any_table_holds_what_would_steer_a_terminal(text: str) -> No
         check([(piece, None) for piece in (*(cell.drawn(worlds.T0) for cell in row.cells), *row.detail)])
 
 
+@pytest.mark.long
 @given(st.text(st.characters(exclude_categories=()), min_size=1, max_size=40))
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_the_console_lives_whatever_a_cluster_says(text: str) -> None:
