@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llmgw.agent.discovery import pci_tree
@@ -359,6 +359,7 @@ def grow(top: Path, tree: dict[str, bytes | To | None]) -> None:
             continue  # another entry of the tree is in its way
 
 
+@example({"sys/bus/pci/devices/a\udcffb/class": b"0x020700"})
 @given(TREE)
 def test_any_tree_gives_ports_and_words_that_can_be_sent(tree: dict[str, bytes | To | None]) -> None:
     with tempfile.TemporaryDirectory() as top:

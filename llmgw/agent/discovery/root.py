@@ -50,9 +50,10 @@ class Root:
             return ""
 
     def names(self, name: str) -> list[str]:
-        """What the directory holds, sorted; empty when it cannot be read."""
+        """What the directory holds, sorted; empty when it cannot be read. A name that is not UTF-8, which the kernel
+        gives to no device, is left out: it could not be said to anybody."""
         try:
-            return sorted(os.listdir(self.at(name)))
+            return sorted(found for found in os.listdir(self.at(name)) if _is_text(found))
         except (OSError, ValueError):
             return []
 
@@ -87,3 +88,11 @@ def _read(file: FileIO) -> bytes:
 def root_of(config: AgentConfig) -> Root:
     """The machine that the agent of this configuration describes."""
     return Root() if config.discovery_root is None else Root.recorded(config.discovery_root)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
