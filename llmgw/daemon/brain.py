@@ -22,8 +22,6 @@ from llmgw.core.effects import (
     AppendEvent,
     AskAddress,
     AskRouters,
-    DropAssignment,
-    DropOverlay,
     Effect,
     EndSession,
     Fault,
@@ -31,11 +29,6 @@ from llmgw.core.effects import (
     Publish,
     PublishRoutes,
     Resolve,
-    SaveAssignment,
-    SaveNode,
-    SaveOrdinal,
-    SaveOverlay,
-    SaveRelease,
     SendDesired,
 )
 from llmgw.core.engines.orders import EngineWish
@@ -60,16 +53,6 @@ SLICE = 0.02
 RETRY = 1.0
 """Seconds until a store without room is tried again."""
 
-_PERSIST = (
-    SaveAssignment,
-    DropAssignment,
-    SaveOrdinal,
-    SaveOverlay,
-    DropOverlay,
-    SaveNode,
-    SaveRelease,
-    AppendEvent,
-)
 _MOST_WAITING_EVENTS = 1_000
 
 T = TypeVar("T")
@@ -203,7 +186,7 @@ class Brain:
             effects += came
             if (fault := _fault_of(came, one.happened)) is not None:
                 _fail(one.answer, fault)
-        await self._save([effect for effect in effects if isinstance(effect, _PERSIST)])
+        await self._save([effect for effect in effects if isinstance(effect, Persist)])
         self._carry_out(effects)
         for one in waiting:
             if not one.answer.done():
@@ -227,7 +210,7 @@ class Brain:
         effects = fork.apply(act, self._reach(self._now()))
         if (fault := _fault_of(effects, act)) is not None:
             raise fault
-        await self._store.save([effect for effect in effects if isinstance(effect, _PERSIST)])
+        await self._store.save([effect for effect in effects if isinstance(effect, Persist)])
         self.cluster.become(fork)
         self._carry_out(effects)
         return Done(revision=self.cluster.revision, event=_event_of(effects))

@@ -1,6 +1,7 @@
 """How is a file read that may be anything, and replaced so that a power cut leaves the old or the new one, whole?"""
 
 import contextlib
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -24,6 +25,12 @@ def read(path: Path, most: int = MOST) -> tuple[bytes, int]:
     if len(content) > most:
         raise Unfit(f"must be at most {most >> 20} MiB large")
     return content, stat.S_IMODE(mode)
+
+
+def digest(path: Path) -> str:
+    """Of a whole file, as releases write it: `sha256:` and 64 hexadecimal digits. Blocks; raises OSError."""
+    with path.open("rb", buffering=0) as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def at_once(path: str, flags: int) -> int:

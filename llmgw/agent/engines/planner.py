@@ -8,10 +8,8 @@ from typing import Protocol
 from llmgw.agent.engines.releases import Releases
 from llmgw.agent.engines.shelf import Shelf, Unfit
 from llmgw.agent.engines.stock import Stock
-from llmgw.core.engines.arches import needed
 from llmgw.core.engines.installing import Plan, Target
 from llmgw.core.engines.orders import EngineOrder
-from llmgw.core.engines.terms import EngineKind
 from llmgw.core.engines.variants import choose, pick
 from llmgw.core.errors import NoBuild
 from llmgw.core.inventory import Inventory
@@ -83,14 +81,13 @@ class Planner:
             fact = f"its release {id[:12]} is of {release.engine[:40]} {release.version[:40]!r}, {release.kind.value}"
             raise Unfit(f"{order.engine} {order.version}: {fact}; see engines: in server.yaml")
         choice = choose(order, [release], inventory)
-        files = needed(choice.files, inventory.arch) if order.kind is EngineKind.PYTHON else choice.files
         return Target(
             engine=order.engine,
             version=order.version,
             kind=order.kind,
             variant=choice.variant,
             release=id,
-            files=files,
+            files=choice.files,
             note=choice.note,
         )
 

@@ -8,11 +8,9 @@ stays.
 """
 
 import errno
-import hashlib
 import os
 import shutil
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,20 +18,20 @@ from typing import Protocol
 
 from llmgw.agent.engines.python.fits import needed_room
 from llmgw.agent.engines.shelf import TREE, Shelf
+from llmgw.agent.rate import Rate
 from llmgw.core.engines.installed import Progress
 from llmgw.core.engines.installing import Made, Plan, Target
 from llmgw.core.engines.orders import EngineOrder, Release, ReleaseFile
 from llmgw.core.engines.terms import EngineKind, InstallStep
 from llmgw.core.units import NONE, Bytes, size
 from llmgw.host import clock
+from llmgw.host.files import digest
 from llmgw.host.threads import aside
 
 _UNPACKED = 4
 """Times its archive that an engine may take when it is unpacked: archives of programs hold two to three times that."""
 RESERVE = 256 << 20
 """Bytes that are left for everybody else on the disk."""
-_WINDOW = 5.0
-"""Seconds over which a rate is taken."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -104,7 +102,7 @@ class Attempt:
     parts: Parts
     told: Callable[[Progress], None]
     progress: Progress = field(init=False)
-    _meter: deque[tuple[float, int]] = field(init=False, default_factory=deque)
+    _rate: Rate = field(init=False, default_factory=Rate)
 
     def __post_init__(self) -> None:
         self.progress = Progress(step=InstallStep.DOWNLOAD, since=clock.now())
@@ -202,7 +200,7 @@ class Attempt:
     async def _is_right(self, file: ReleaseFile) -> bool:
         self._at(file.name)
         path = self.shelf.download(file)
-        if await aside(_digest, path) == file.digest:
+        if await aside(digest, path) == file.digest:
             return True
         await aside(path.unlink)
         return False
@@ -241,7 +239,7 @@ class Attempt:
     # --- telling ------------------------------------------------------------------------------------------------
 
     def _enter(self, step: InstallStep) -> None:
-        self._meter.clear()
+        self._rate = Rate()
         self._tell(Progress(step=step, since=clock.now()))
 
     def _at(self, subject: str) -> None:
@@ -255,24 +253,10 @@ class Attempt:
                 subject=subject,
                 done=Bytes(done),
                 total=Bytes(total) if total > 0 else NONE,
-                rate=self._rate(done) if rate is None else rate,
+                rate=self._rate.at(done, time.monotonic()) if rate is None else rate,
             )
         )
-
-    def _rate(self, done: int) -> float:
-        """Bytes per second over the last seconds."""
-        now = time.monotonic()
-        self._meter.append((now, done))
-        while now - self._meter[0][0] > _WINDOW:
-            self._meter.popleft()
-        then, before = self._meter[0]
-        return (done - before) / (now - then) if now > then else 0.0
 
     def _tell(self, progress: Progress) -> None:
         self.progress = progress
         self.told(progress)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()

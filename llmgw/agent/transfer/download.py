@@ -7,7 +7,6 @@ there already? ─▶ room? ─▶ hash what is there ─▶ source after source
 import asyncio
 import contextlib
 import errno
-import hashlib
 import stat
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from llmgw.agent.transfer.trouble import CannotDownload, Cut, NoRoom, SourceFail
 from llmgw.core.engines.digests import digits
 from llmgw.core.engines.orders import ReleaseFile
 from llmgw.core.units import BOUND, MIB, Bytes
+from llmgw.host import files
 from llmgw.host.reason import reason
 from llmgw.host.room import nearest, room
 from llmgw.host.threads import aside
@@ -124,8 +124,7 @@ def _has_size(path: Path, size: int) -> bool:
 
 def _has_digest(path: Path, digest: str) -> bool:
     try:
-        with open(path, "rb", buffering=0) as content:
-            return f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}" == digest
+        return files.digest(path) == digest
     except OSError:
         return False
 

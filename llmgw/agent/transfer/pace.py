@@ -1,15 +1,13 @@
 """How far is a file, and how fast does it come?"""
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from llmgw.agent.rate import Rate
 from llmgw.core.units import Bytes
 
 EVERY = 0.5
 """Seconds between two words about it."""
-WINDOW = 5.0
-"""Seconds over which the rate is taken: shorter ones jump, longer ones hide that it hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,28 +24,23 @@ class Pace:
 
     def __init__(self, total: Bytes, tell: Callable[[Moved], None]) -> None:
         self._total, self._tell = total, tell
-        self._seen = deque[tuple[float, int]]()
+        self._rate = Rate()
         self._told: float | None = None
 
     def begins(self, done: int, now: float) -> None:
         """So many bytes are there that have no part in the rate."""
-        self._seen.clear()
-        self._seen.append((now, done))
-        self._say(now)
+        self._rate.begins(done, now)
+        if self._is_due(now):
+            self._say(done, 0.0, now)
 
     def at(self, done: int, now: float, *, last: bool = False) -> None:
         """So many bytes are there now."""
-        if self._told is not None and now - self._told < EVERY and not last:
-            return
-        while len(self._seen) > 1 and now - self._seen[0][0] > WINDOW:
-            self._seen.popleft()
-        self._seen.append((now, done))
-        self._say(now, last=last)
+        if last or self._is_due(now):
+            self._say(done, self._rate.at(done, now), now)
 
-    def _say(self, now: float, *, last: bool = False) -> None:
-        if self._told is not None and now - self._told < EVERY and not last:
-            return
+    def _is_due(self, now: float) -> bool:
+        return self._told is None or now - self._told >= EVERY
+
+    def _say(self, done: int, rate: float, now: float) -> None:
         self._told = now
-        (began, first), (ended, done) = self._seen[0], self._seen[-1]
-        rate = (done - first) / (ended - began) if ended > began else 0.0
         self._tell(Moved(done=Bytes(done), total=self._total, rate=rate))

@@ -4,7 +4,6 @@ MIRROR/llama.cpp/b11549/llama-b11549-bin-ubuntu-x64.tar.gz     llama-b11549/llam
 MIRROR/llama.cpp/b11549/release.json                           its name, size and digest
 """
 
-import hashlib
 import importlib.metadata
 import io
 import platform
@@ -19,6 +18,7 @@ from llmgw.core.engines import releases
 from llmgw.core.engines.orders import Release, ReleaseFile
 from llmgw.core.engines.terms import EngineKind
 from llmgw.core.units import Bytes
+from llmgw.host.files import digest
 
 ENGINE = "llama.cpp"
 _PACKAGE = "xllamacpp"
@@ -41,7 +41,7 @@ def pack(mirror: Path) -> Release:
     packed = igzip.open(file, "wb", compresslevel=1)  # type: ignore[no-untyped-call] # its stub has no types
     with packed, tarfile.open(fileobj=packed, mode="w|") as archive:
         _add(archive, f"llama-{build}")
-    found = ReleaseFile(name=file.name, size=Bytes(file.stat().st_size), digest=_digest(file))
+    found = ReleaseFile(name=file.name, size=Bytes(file.stat().st_size), digest=digest(file))
     release = Release(engine=ENGINE, version=build, kind=EngineKind.ARCHIVE, files=(found,))
     (place / "release.json").write_text(releases.written(release))
     return release
@@ -65,8 +65,3 @@ def _plain(about: tarfile.TarInfo) -> tarfile.TarInfo:
     about.uid = about.gid = 0
     about.uname = about.gname = ""
     return about
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as content:
-        return f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}"
