@@ -330,7 +330,7 @@ class Cluster:
 
     def _changed_engines(self) -> set[str]:
         turn = self._ledger.turn
-        touched = turn.nodes | turn.engines | turn.progress
+        touched = turn.engines | turn.progress
         return {engine for name in touched for engine in engine_views.changed(self._ledger, name)}
 
     def _send_desired(self, name: NodeName) -> None:

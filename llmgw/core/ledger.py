@@ -239,6 +239,8 @@ class Ledger:
         if before is None or _placement_differs(before, node):
             self.turn.models.update(self.models)
             self.turn.models.update(replica.model for replica in self.replicas_on(node.name))
+        if before is None or _supply_differs(before, node):
+            self.turn.engines.add(node.name)
         if before is None or _found(before) != _found(node):  # whether they are outdated may be another now
             self.turn.replicas.update(replica.id for replica in self.replicas_on(node.name))
 
@@ -366,6 +368,17 @@ def _placement_differs(before: Node, after: Node) -> bool:
     if (before.state, before.engines) != (after.state, after.engines):
         return True
     return before.inventory is not after.inventory and _lasting(before.inventory) != _lasting(after.inventory)
+
+
+def _supply_differs(before: Node, after: Node) -> bool:
+    """Whether what it should install, may give to others or shows of its engines may be another; no beat does that."""
+    about = (before.state, before.since, before.address, before.files_port)
+    return (
+        about != (after.state, after.since, after.address, after.files_port)
+        or before.inventory is not after.inventory
+        or before.engines is not after.engines
+        or before.installs is not after.installs
+    )
 
 
 def _found(node: Node) -> object:

@@ -126,7 +126,6 @@ def installs(ledger: Ledger, came: AgentInstalls) -> None:
         return
     engine_events.tell(ledger, node.name, known.installs, node.installs)
     ledger.put_node(node)
-    ledger.turn.engines.add(node.name)
 
 
 def gone(ledger: Ledger, left: AgentGone) -> None:

@@ -27,11 +27,10 @@ _WORDS, _WORDS_EACH = 1.0, 0.01
 
 def follow(ledger: Ledger) -> None:
     """Bring up to date what follows from what was touched."""
-    touched = ledger.turn.nodes | ledger.turn.engines
-    if not touched:
+    if not ledger.turn.engines:
         return
     ledger.turn.coming.clear()
-    for name in sorted(touched & ledger.nodes.keys()):
+    for name in sorted(ledger.turn.engines & ledger.nodes.keys()):
         _follow_node(ledger, name)
     resolving.ask(ledger)
     for name in sorted(ledger.book.turns.give()):
